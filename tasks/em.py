@@ -1,0 +1,256 @@
+"""Expectation maximisation on one sub-network, the whole loop compiled (thesis 2.3.1, equation 2.1).
+
+One iteration: expected counts of all instances under the current parameters, plus the plain counts of fully observed
+families, plus the prior's pseudo counts; normalise. `maximise` is the closed form that also solves complete data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from tasks.errors import ImpossibleDataError, LikelihoodFellError
+from tasks.inference import Evidence, _sweep, block_size, tree_add
+from tasks.instances import InstanceTable
+from tasks.subnetwork import SubNetwork
+
+Floats = NDArray[np.float64]
+
+# EM never lowers its objective; what a sum over blocks can lose to rounding is far below this share of it.
+ROUNDING = 1e-10
+
+CONVERGED, LIMIT, FELL, IMPOSSIBLE_INSTANCE, IMPOSSIBLE_FAMILY = range(5)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The parameters learned for one sub-network.
+
+    Attributes
+    ----------
+    theta : float64 array, shape (n_parameters,)
+        Learned parameters.
+    expected : float64 array, shape (n_parameters,)
+        Expected counts under them, the prior not included: what evidence each parameter rests on.
+    log_likelihood : float64 array, shape (iterations + 1,)
+        Nats, at the start and after each iteration.
+    log_posterior : float64 array, shape (iterations + 1,)
+        The same with the prior's term; equal to it where the prior is one.
+    iterations : int
+        Updates made; 0 where counting was the whole solution.
+    converged : bool
+        The last update moved no parameter by more than the tolerance.
+    restart : int
+        Which of the starts this is the result of.
+    restarts : tuple of float
+        The final log posterior of every start.
+    """
+
+    theta: Floats
+    expected: Floats
+    log_likelihood: Floats
+    log_posterior: Floats
+    iterations: int
+    converged: bool
+    restart: int = 0
+    restarts: tuple[float, ...] = ()
+
+
+@njit(cache=True, nogil=True)
+def maximise(expected, prior, bases, child_cardinalities, theta):  # type: ignore[no-untyped-def]
+    """Equation 2.1, in place: normalise counts plus pseudo counts; the largest change of a parameter.
+
+    A parent configuration without mass has no estimate and is left uniform.
+    """
+    change = 0.0
+    for f in range(child_cardinalities.shape[0]):
+        k = child_cardinalities[f]
+        for at in range(bases[f], bases[f + 1], k):
+            mass = 0.0
+            for x in range(at, at + k):
+                mass += expected[x] + prior[x]
+            for x in range(at, at + k):
+                new = (expected[x] + prior[x]) / mass if mass > 0 else 1.0 / k
+                change = max(change, abs(new - theta[x]))
+                theta[x] = new
+    return change
+
+
+@njit(cache=True, nogil=True)
+def log_terms(weights, theta):  # type: ignore[no-untyped-def]
+    """Sum of weight times log parameter, nats, and the first parameter that is zero under a positive weight, or -1."""
+    total = 0.0
+    for x in range(theta.shape[0]):
+        if weights[x] > 0:
+            if theta[x] <= 0:
+                return -np.inf, x
+            total += weights[x] * np.log(theta[x])
+    return total, -1
+
+
+@njit(cache=True, nogil=True)
+def _em(theta, complete, prior, bases, child_cardinalities, tolerance, max_iterations, block, n_blocks, n_scratch, arrays):  # type: ignore[no-untyped-def]  # fmt: skip
+    n_instances = arrays[0].shape[0]
+    expected = np.empty((n_blocks, theta.shape[0]))
+    scratch, belief = np.empty(n_scratch), np.empty(n_scratch)
+    history = np.empty((64, 2))
+    iteration, status = 0, LIMIT
+    change = np.inf
+    while True:
+        likelihoods, where = _sweep(theta, expected, 0, n_instances, block, scratch, belief, arrays)
+        if where >= 0:
+            return expected[0], history[:iteration], iteration, IMPOSSIBLE_INSTANCE, where
+        tree_add(expected, likelihoods)
+        observed, where = log_terms(complete, theta)
+        if where >= 0:
+            return expected[0], history[:iteration], iteration, IMPOSSIBLE_FAMILY, where
+        prior_term, where = log_terms(prior, theta)
+        expected[0] += complete
+        if iteration == history.shape[0]:
+            longer = np.empty((2 * iteration, 2))
+            longer[:iteration] = history
+            history = longer
+        history[iteration, 0] = likelihoods[0] + observed
+        history[iteration, 1] = history[iteration, 0] + prior_term
+        if iteration > 0:
+            before, now = history[iteration - 1, 1], history[iteration, 1]
+            if not now >= before - ROUNDING * (1.0 + abs(before)):
+                return expected[0], history[: iteration + 1], iteration, FELL, -1
+        if change <= tolerance:
+            status = CONVERGED
+            break
+        if iteration == max_iterations:
+            break
+        change = maximise(expected[0], prior, bases, child_cardinalities, theta)
+        iteration += 1
+    return expected[0], history[: iteration + 1], iteration, status, -1
+
+
+def closed_form(sub_network: SubNetwork, complete: Floats, prior: Floats) -> Solution:
+    """Solve a sub-network whose variables are all always observed: count and normalise (thesis 2.3.1)."""
+    theta = np.zeros(sub_network.n_parameters)
+    maximise(complete, prior, sub_network.bases, sub_network.family_cardinalities, theta)
+    likelihood = log_terms(complete, theta)[0]
+    posterior = likelihood + log_terms(prior, theta)[0]
+    return Solution(theta, complete, np.array([likelihood]), np.array([posterior]), 0, True)
+
+
+def run_em(
+    sub_network: SubNetwork,
+    complete: Floats,
+    evidence: Evidence,
+    prior: Floats,
+    start: Floats,
+    tolerance: float,
+    max_iterations: int,
+) -> tuple[Solution, int, int]:
+    """Iterate from one start until no parameter moves by more than the tolerance.
+
+    Parameters
+    ----------
+    sub_network : SubNetwork
+        The learning problem.
+    complete : float64 array, shape (n_parameters,)
+        Counts of fully observed families.
+    evidence : Evidence
+        The sub-network's instances.
+    prior : float64 array, shape (n_parameters,)
+        Pseudo counts: Dirichlet exponents minus one, not negative.
+    start : float64 array, shape (n_parameters,)
+        Initial parameters; not mutated.
+    tolerance : float
+        Largest absolute change of a parameter that counts as converged.
+    max_iterations : int
+        Updates after which the run stops unconverged.
+
+    Returns
+    -------
+    solution : Solution
+    status, where : int
+        How it ended, and the instance or parameter at fault if the data are impossible.
+    """
+    theta = start.copy()
+    block = block_size(len(evidence.counts), len(theta))
+    n_blocks = max(1, -(-len(evidence.counts) // block))
+    expected, history, iterations, status, where = _em(
+        theta, complete, prior, sub_network.bases, sub_network.family_cardinalities, tolerance, max_iterations,
+        block, n_blocks, evidence.scratch_size, evidence.arrays,
+    )  # fmt: skip
+    solution = Solution(
+        theta, expected.copy(), history[:, 0].copy(), history[:, 1].copy(), int(iterations), int(status) == CONVERGED
+    )
+    return solution, int(status), int(where)
+
+
+def explain(
+    sub_network: SubNetwork, instances: InstanceTable, status: int, where: int, solution: Solution | None = None
+) -> ImpossibleDataError | LikelihoodFellError:
+    """The error for a run that could not go on; states are given by number, the driver words them by name."""
+    name = ", ".join(sub_network.component[:4]) + (", …" if len(sub_network.component) > 4 else "")
+    if status == FELL:
+        before, now = solution.log_posterior[-2:] if solution is not None else (np.nan, np.nan)
+        return LikelihoodFellError(
+            f"sub-network of {name}: the log posterior fell from {before!r} to {now!r} in iteration "
+            f"{solution.iterations if solution else '?'}; this is a bug, please report it"
+        )
+    if status == IMPOSSIBLE_INSTANCE:
+        hidden, values = instances.describe(where, sub_network)
+        codes = tuple(values.items())
+        count = float(instances.counts[where])
+    else:
+        family = int(np.searchsorted(sub_network.bases, where, side="right")) - 1
+        entry = where - int(sub_network.bases[family])
+        lo, hi = int(sub_network.family_ptr[family]), int(sub_network.family_ptr[family + 1])
+        hidden, count = (), float("nan")
+        codes = tuple(
+            (
+                sub_network.names[int(sub_network.members[k])],
+                (entry // int(sub_network.strides[k])) % int(sub_network.cardinalities[sub_network.members[k]]),
+            )
+            for k in range(lo, hi)
+        )
+    return ImpossibleEvidence.error(name, hidden, codes, count)
+
+
+class ImpossibleEvidence:
+    """Carries the codes of impossible evidence to the driver, which knows the states' names."""
+
+    @staticmethod
+    def error(
+        name: str, hidden: tuple[str, ...], codes: tuple[tuple[str, int], ...], count: float
+    ) -> ImpossibleDataError:
+        """An `ImpossibleDataError` with the evidence attached as `evidence`."""
+        error = ImpossibleDataError(f"sub-network of {name}: rows of probability zero")
+        error.evidence = (name, hidden, codes, count)  # type: ignore[attr-defined]
+        return error
+
+
+def best_of(
+    starts: int, run: Callable[[int], tuple[Solution, int, int]], fail: Callable[[int, int, Solution], Exception]
+) -> Solution:
+    """The best of several starts by log posterior; the first among equals.
+
+    Parameters
+    ----------
+    starts : int
+        How many.
+    run : callable
+        Runs start number r.
+    fail : callable
+        Makes the error for a status and place that allow no solution.
+    """
+    best: Solution | None = None
+    posteriors = []
+    for r in range(starts):
+        solution, status, where = run(r)
+        if status not in (CONVERGED, LIMIT):
+            raise fail(status, where, solution)
+        posteriors.append(float(solution.log_posterior[-1]))
+        if best is None or posteriors[-1] > float(best.log_posterior[-1]):
+            best = replace(solution, restart=r)
+    assert best is not None
+    return replace(best, restarts=tuple(posteriors))

@@ -1,0 +1,338 @@
+"""The E-step: one small inference an instance, and the expected counts it yields.
+
+For each instance, clusters are filled children first, each from its families' parameters and its children's messages,
+and scaled to a maximum of one; the way back down turns tables into beliefs, which are added to the expected counts.
+Where a table's maximum falls below 1e-250 the instance is done again in logarithms: nothing underflows silently.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from tasks.elimination import Programs
+from tasks.instances import InstanceTable
+from tasks.subnetwork import Ints, SubNetwork
+
+TINY = 1e-250
+# Expected counts are summed inside fixed blocks of instances and then over a fixed binary tree of blocks: the same
+# additions in the same order whether one call or many workers do them.
+MIN_BLOCK = 1024
+MAX_BLOCKS = 64
+MAX_PARTIALS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything the E-step of a sub-network needs, besides the parameters.
+
+    Attributes
+    ----------
+    signature : int32 array, shape (n_instances,)
+        Which program runs each instance.
+    counts : float64 array, shape (n_instances,)
+        Examples each instance stands for.
+    offset_ptr : int64 array, shape (n_instances + 1,)
+        Each instance's part of `offsets`.
+    offsets : int32 array
+        For each of the signature's families, the parameter at which the observed members place it.
+    programs : Programs
+        By signature.
+    """
+
+    signature: Ints
+    counts: NDArray[np.float64]
+    offset_ptr: NDArray[np.int64]
+    offsets: Ints
+    programs: Programs
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.generic], ...]:
+        """The arrays in the order the kernels take them."""
+        p = self.programs
+        return (
+            self.signature, self.counts, self.offset_ptr, self.offsets, p.cluster_ptr, p.size, p.table, p.parent,
+            p.separator_size, p.message, p.up, p.down, p.factor_ptr, p.slot, p.relative, p.maps,
+        )  # fmt: skip
+
+    @property
+    def scratch_size(self) -> int:
+        """Entries of scratch that the largest inference needs."""
+        return int(self.programs.scratch.max(initial=1))
+
+
+def block_size(n_instances: int, n_parameters: int) -> int:
+    """Instances a block: a function of the problem alone, so that sums do not depend on who does them."""
+    blocks = max(1, min(MAX_BLOCKS, MAX_PARTIALS // max(n_parameters, 1)))
+    return max(MIN_BLOCK, -(-n_instances // blocks))
+
+
+@njit(cache=True, nogil=True)
+def _offsets(signature, value_ptr, values, family_ptr, families, boundary_ptr, boundary, net_ptr, members, strides, bases,
+             n_variables):  # type: ignore[no-untyped-def]  # fmt: skip
+    n = signature.shape[0]
+    ptr = np.zeros(n + 1, np.int64)
+    for i in range(n):
+        ptr[i + 1] = ptr[i] + family_ptr[signature[i] + 1] - family_ptr[signature[i]]
+    out = np.empty(ptr[n], np.int32)
+    value = np.zeros(n_variables, np.int64)
+    for i in range(n):
+        s = signature[i]
+        for k in range(boundary_ptr[s], boundary_ptr[s + 1]):
+            value[boundary[k]] = values[value_ptr[i] + k - boundary_ptr[s]]
+        for k in range(family_ptr[s], family_ptr[s + 1]):
+            f = families[k]
+            offset = bases[f]
+            for m in range(net_ptr[f], net_ptr[f + 1]):
+                offset += strides[m] * value[members[m]]
+            out[ptr[i] + k - family_ptr[s]] = offset
+        for k in range(boundary_ptr[s], boundary_ptr[s + 1]):
+            value[boundary[k]] = 0
+    return ptr, out
+
+
+def make_evidence(sub_network: SubNetwork, instances: InstanceTable, programs: Programs) -> Evidence:
+    """Place every instance's families in the flat vector of parameters."""
+    n, t = sub_network, instances
+    ptr, offsets = _offsets(
+        t.signature, t.value_ptr, t.values, t.family_ptr, t.families, t.boundary_ptr, t.boundary,
+        n.family_ptr, n.members, n.strides, n.bases, len(n.names),
+    )  # fmt: skip
+    return Evidence(t.signature, t.counts.astype(np.float64), ptr, offsets, programs)
+
+
+@njit(cache=True, nogil=True)
+def _add(values):  # type: ignore[no-untyped-def]
+    """Log of the sum of exponentials, -inf for none."""
+    top = values.max()
+    if top == -np.inf:
+        return top
+    return top + np.log(np.exp(values - top).sum())
+
+
+@njit(cache=True, nogil=True)
+def _infer_in_logs(i, log_theta, expected, scratch, belief, signature, counts, offset_ptr, offsets, cluster_ptr, size,
+                   table, parent, separator_size, message, up, down, factor_ptr, slot, relative, maps):  # type: ignore[no-untyped-def]  # fmt: skip
+    """The same two sweeps in logarithms: for the rare instance whose products leave the range of a double."""
+    s = signature[i]
+    log_z = 0.0
+    scratch[:] = -np.inf
+    for c in range(cluster_ptr[s], cluster_ptr[s + 1]):
+        n_own = factor_ptr[c + 1] - factor_ptr[c]
+        for t in range(size[c]):
+            x = 0.0
+            for j in range(n_own):
+                x += log_theta[offsets[offset_ptr[i] + slot[factor_ptr[c] + j]] + maps[relative[c] + t * n_own + j]]
+            scratch[table[c] + t] = x
+    for c in range(cluster_ptr[s], cluster_ptr[s + 1]):
+        own = scratch[table[c] : table[c] + size[c]]
+        p = parent[c]
+        if p < 0:
+            log_z += _add(own)
+            continue
+        sums = np.zeros(separator_size[c])
+        for t in range(size[c]):
+            e = message[c] + maps[up[c] + t]
+            scratch[e] = max(scratch[e], own[t])
+        for t in range(size[c]):
+            e = maps[up[c] + t]
+            if own[t] > -np.inf:
+                sums[e] += np.exp(own[t] - scratch[message[c] + e])
+        for e in range(separator_size[c]):
+            if sums[e] > 0:
+                scratch[message[c] + e] += np.log(sums[e])
+        for t in range(size[p]):
+            scratch[table[p] + t] += scratch[message[c] + maps[down[c] + t]]
+    if log_z == -np.inf:
+        return log_z
+    for c in range(cluster_ptr[s + 1] - 1, cluster_ptr[s] - 1, -1):
+        own = scratch[table[c] : table[c] + size[c]]
+        total = 0.0
+        if parent[c] < 0:
+            top = own.max()
+            for t in range(size[c]):
+                belief[table[c] + t] = np.exp(own[t] - top)
+                total += belief[table[c] + t]
+        else:
+            p = parent[c]
+            marginal = np.zeros(separator_size[c])
+            for t in range(size[p]):
+                marginal[maps[down[c] + t]] += belief[table[p] + t]
+            for t in range(size[c]):
+                e = maps[up[c] + t]
+                x = 0.0
+                if own[t] > -np.inf and marginal[e] > 0:
+                    x = marginal[e] * np.exp(own[t] - scratch[message[c] + e])
+                belief[table[c] + t] = x
+                total += x
+        n_own = factor_ptr[c + 1] - factor_ptr[c]
+        for t in range(size[c]):
+            belief[table[c] + t] /= total
+            for j in range(n_own):
+                at = offsets[offset_ptr[i] + slot[factor_ptr[c] + j]] + maps[relative[c] + t * n_own + j]
+                expected[at] += counts[i] * belief[table[c] + t]
+    return log_z
+
+
+@njit(cache=True, nogil=True)
+def _infer(i, theta, expected, scratch, belief, signature, counts, offset_ptr, offsets, cluster_ptr, size, table, parent,
+           separator_size, message, up, down, factor_ptr, slot, relative, maps):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Add instance i's expected counts; its log probability, or NaN where the range of a double was left."""
+    s = signature[i]
+    first, last = cluster_ptr[s], cluster_ptr[s + 1]
+    base = offset_ptr[i]
+    if last - first == 1:
+        # One table: fill it, and spread it over the parameters it was made of.
+        n_own = factor_ptr[last] - factor_ptr[first]
+        at = relative[first]
+        z, top = 0.0, 0.0
+        for t in range(size[first]):
+            x = 1.0
+            for j in range(n_own):
+                x *= theta[offsets[base + j] + maps[at + j]]
+            at += n_own
+            scratch[t] = x
+            z += x
+            top = max(top, x)
+        if not top >= TINY:
+            return np.nan
+        share = counts[i] / z
+        at = relative[first]
+        for t in range(size[first]):
+            x = scratch[t] * share
+            for j in range(n_own):
+                expected[offsets[base + j] + maps[at + j]] += x
+            at += n_own
+        return np.log(z)
+
+    for c in range(first, last):
+        n_own = factor_ptr[c + 1] - factor_ptr[c]
+        at = relative[c]
+        for t in range(size[c]):
+            x = 1.0
+            for j in range(n_own):
+                x *= theta[offsets[base + slot[factor_ptr[c] + j]] + maps[at + j]]
+            at += n_own
+            scratch[table[c] + t] = x
+    log_z = 0.0
+    for c in range(first, last):
+        here, p = table[c], parent[c]
+        top = 0.0
+        for t in range(size[c]):
+            top = max(top, scratch[here + t])
+        if not top >= TINY:
+            return np.nan
+        # Table and message are divided alike: a message scaled alone gives the right Z and wrong counts.
+        log_z += np.log(top)
+        if p < 0:
+            z = 0.0
+            for t in range(size[c]):
+                scratch[here + t] /= top
+                z += scratch[here + t]
+            log_z += np.log(z)
+            for t in range(size[c]):
+                scratch[here + t] /= z
+        else:
+            scratch[message[c] : message[c] + separator_size[c]] = 0.0
+            for t in range(size[c]):
+                scratch[here + t] /= top
+                scratch[message[c] + maps[up[c] + t]] += scratch[here + t]
+            for t in range(size[p]):
+                scratch[table[p] + t] *= scratch[message[c] + maps[down[c] + t]]
+    for c in range(last - 1, first - 1, -1):
+        here, p = table[c], parent[c]
+        if p >= 0:
+            # The belief is the own table times (parent's marginal / own message), entry by entry of the separator.
+            for e in range(separator_size[c]):
+                belief[e] = 0.0
+            for t in range(size[p]):
+                belief[maps[down[c] + t]] += scratch[table[p] + t]
+            for e in range(separator_size[c]):
+                m = scratch[message[c] + e]
+                belief[e] = belief[e] / m if m > 0 else 0.0
+            for t in range(size[c]):
+                scratch[here + t] *= belief[maps[up[c] + t]]
+        n_own = factor_ptr[c + 1] - factor_ptr[c]
+        at = relative[c]
+        for t in range(size[c]):
+            x = scratch[here + t] * counts[i]
+            for j in range(n_own):
+                expected[offsets[base + slot[factor_ptr[c] + j]] + maps[at + j]] += x
+            at += n_own
+    return log_z
+
+
+@njit(cache=True, nogil=True)
+def _sweep(theta, expected, begin, end, block, scratch, belief, arrays):  # type: ignore[no-untyped-def]
+    """E-step of the blocks from instance `begin` to `end`: expected counts into row b of `expected`, log likelihoods.
+
+    Returns the blocks' log likelihoods and the first instance of probability zero, or -1.
+    """
+    n_blocks = max(1, -(-(end - begin) // block))
+    log_likelihood = np.zeros(n_blocks)
+    log_theta = np.empty(0)
+    signature, counts, offset_ptr, offsets, cluster_ptr, size, table, parent, separator_size, message, up, down, factor_ptr, slot, relative, maps = arrays  # fmt: skip
+    for b in range(n_blocks):
+        expected[b] = 0.0
+        for i in range(begin + b * block, min(begin + (b + 1) * block, end)):
+            if cluster_ptr[signature[i]] == cluster_ptr[signature[i] + 1]:
+                continue
+            log_z = _infer(i, theta, expected[b], scratch, belief, signature, counts, offset_ptr, offsets, cluster_ptr,
+                           size, table, parent, separator_size, message, up, down, factor_ptr, slot, relative, maps)  # fmt: skip
+            if np.isnan(log_z):
+                if log_theta.shape[0] == 0:
+                    log_theta = np.log(theta)
+                log_z = _infer_in_logs(i, log_theta, expected[b], scratch, belief, signature, counts, offset_ptr,
+                                       offsets, cluster_ptr, size, table, parent, separator_size, message, up, down,
+                                       factor_ptr, slot, relative, maps)  # fmt: skip
+                if log_z == -np.inf:
+                    return log_likelihood, i
+            log_likelihood[b] += counts[i] * log_z
+    return log_likelihood, -1
+
+
+@njit(cache=True, nogil=True)
+def tree_add(expected, log_likelihood):  # type: ignore[no-untyped-def]
+    """Add rows pairwise, in place, along the fixed binary tree over blocks: the sum ends in row 0."""
+    n = expected.shape[0]
+    step = 1
+    while step < n:
+        for b in range(0, n - step, 2 * step):
+            expected[b] += expected[b + step]
+            log_likelihood[b] += log_likelihood[b + step]
+        step *= 2
+
+
+def expected_counts(
+    evidence: Evidence, theta: NDArray[np.float64], block: int, begin: int = 0, end: int | None = None
+) -> tuple[NDArray[np.float64], float, int]:
+    """Expected family counts of a run of instances under the given parameters.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        The sub-network's instances.
+    theta : float64 array, shape (n_parameters,)
+        Parameters.
+    block : int
+        Instances summed in sequence, see `block_size`.
+    begin, end : int
+        The instances to visit. Sums over aligned runs of 2^k blocks can be added to the same total as one call.
+
+    Returns
+    -------
+    expected : float64 array, shape (n_parameters,)
+    log_likelihood : float, nats
+    impossible : int
+        The first instance of probability zero, or -1; with one, the other two results mean nothing.
+    """
+    end = len(evidence.counts) if end is None else end
+    n_blocks = max(1, -(-(end - begin) // block))
+    expected = np.empty((n_blocks, len(theta)))
+    scratch, belief = np.empty(evidence.scratch_size), np.empty(evidence.scratch_size)
+    log_likelihood, impossible = _sweep(theta, expected, begin, end, block, scratch, belief, evidence.arrays)
+    tree_add(expected, log_likelihood)
+    return expected[0], float(log_likelihood[0]), int(impossible)
