@@ -14,8 +14,9 @@ from tasks.errors import BadInputError
 
 State = str | int | bool
 
-# Published networks round their tables: the worst column among those pgmpy ships is off by 0.006 (see tests).
-SUM_TOLERANCE = 1e-2
+# Files round their tables. The worst row among the 24 networks that pgmpy ships is off by 3e-7 (barley, pathfinder; see
+# tests); by hand, three or four states at three decimals (0.333, 0.333, 0.333) are off by up to 2e-3.
+SUM_TOLERANCE = 2e-3
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def simulate(
         destination that exists.
     """
     begin = time.perf_counter()
-    model = network if isinstance(network, Network) else load_network(network)
+    model = load_network(network)
     rows, partitions, seed = (_integer(n, v) for n, v in (("rows", rows), ("partitions", partitions), ("seed", seed)))
     if rows < 1:
         raise BadInputError(f"rows: expected at least 1, found {rows}")

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from tasks.errors import ImpossibleDataError, LikelihoodFellError
 from tasks.inference import Evidence, _sweep, block_size, tree_add
-from tasks.instances import InstanceTable
 from tasks.subnetwork import SubNetwork
 
 Floats = NDArray[np.float64]
@@ -187,46 +186,29 @@ def run_em(
 
 
 def explain(
-    sub_network: SubNetwork, instances: InstanceTable, status: int, where: int, solution: Solution | None = None
+    sub_network: SubNetwork,
+    describe: Callable[[int], tuple[tuple[str, ...], dict[str, int]]],
+    status: int,
+    where: int,
+    solution: Solution | None = None,
 ) -> ImpossibleDataError | LikelihoodFellError:
-    """The error for a run that could not go on; states are given by number, the driver words them by name."""
+    """The error for a run that could not go on; states are given by number, the driver words them by name.
+
+    `describe` tells an instance's hidden variables and boundary values.
+    """
     name = ", ".join(sub_network.component[:4]) + (", …" if len(sub_network.component) > 4 else "")
-    if status == FELL:
-        before, now = solution.log_posterior[-2:] if solution is not None else (np.nan, np.nan)
+    if status == FELL and solution is not None:
+        before, now = (float(x) for x in solution.log_posterior[-2:])
         return LikelihoodFellError(
             f"sub-network of {name}: the log posterior fell from {before!r} to {now!r} in iteration "
-            f"{solution.iterations if solution else '?'}; this is a bug, please report it"
+            f"{solution.iterations}; this is a bug, please report it"
         )
     if status == IMPOSSIBLE_INSTANCE:
-        hidden, values = instances.describe(where, sub_network)
+        hidden, values = describe(where)
         codes = tuple(values.items())
-        count = float(instances.counts[where])
     else:
-        family = int(np.searchsorted(sub_network.bases, where, side="right")) - 1
-        entry = where - int(sub_network.bases[family])
-        lo, hi = int(sub_network.family_ptr[family]), int(sub_network.family_ptr[family + 1])
-        hidden, count = (), float("nan")
-        codes = tuple(
-            (
-                sub_network.names[int(sub_network.members[k])],
-                (entry // int(sub_network.strides[k])) % int(sub_network.cardinalities[sub_network.members[k]]),
-            )
-            for k in range(lo, hi)
-        )
-    return ImpossibleEvidence.error(name, hidden, codes, count)
-
-
-class ImpossibleEvidence:
-    """Carries the codes of impossible evidence to the driver, which knows the states' names."""
-
-    @staticmethod
-    def error(
-        name: str, hidden: tuple[str, ...], codes: tuple[tuple[str, int], ...], count: float
-    ) -> ImpossibleDataError:
-        """An `ImpossibleDataError` with the evidence attached as `evidence`."""
-        error = ImpossibleDataError(f"sub-network of {name}: rows of probability zero")
-        error.evidence = (name, hidden, codes, count)  # type: ignore[attr-defined]
-        return error
+        hidden, codes = (), sub_network.entry_codes(where)
+    return ImpossibleDataError(f"sub-network of {name}: rows of probability zero", hidden, codes)
 
 
 def best_of(

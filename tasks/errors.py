@@ -10,7 +10,20 @@ class BadInputError(PgmError, ValueError):
 
 
 class ImpossibleDataError(BadInputError):
-    """Some rows have probability zero under the parameters they were to be explained with."""
+    """Some rows have probability zero under the parameters they were to be explained with.
+
+    Attributes
+    ----------
+    hidden : tuple of str
+        Variables missing in those rows.
+    codes : tuple of (str, int)
+        Observed variables and the numbers of their states, which the driver words by name.
+    """
+
+    def __init__(self, message: str, hidden: tuple[str, ...] = (), codes: tuple[tuple[str, int], ...] = ()) -> None:
+        super().__init__(message)
+        self.hidden = hidden
+        self.codes = codes
 
 
 class TooLargeError(PgmError, MemoryError):

@@ -18,26 +18,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numba import njit
 from numpy.typing import NDArray
 from pyarrow import types
 
-from tasks.codes import MISSING, code_dtype
+from tasks.codes import MISSING, NOT_A_STATE, code_dtype, count_entries, translate
 from tasks.errors import BadInputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 State = str | int | bool
-
-# In a look-up table: a value that is not a state. It is an error only where a row uses it.
-NOT_A_STATE = -2
 
 # Small row groups are read several at a time: a call costs about 0.1 ms a column, whatever its rows.
 ROWS_PER_READ = 1 << 18
@@ -105,7 +101,7 @@ class TablePart:
         Where the slice begins in the whole table, for messages.
     """
 
-    table: pa.Table
+    table: pa.Table = field(repr=False)
     n_rows: int
     name: str
     first_row: int = 0
@@ -457,8 +453,9 @@ def _with_dictionaries(file: pq.ParquetFile, source: Any, path: str, names: Sequ
     for name in names:
         if schema.get_field_index(name) < 0:
             raise BadInputError(f"{path}: column {name!r} is not there")
-    # Without an Arrow schema in the file, strings would be decoded one by one: five times as long.
-    plain = [n for n in names if value_kind(schema.field(n).type) == "string" and not types.is_dictionary(schema.field(n).type)]
+    # Asked for even where the file's Arrow schema says dictionary: else the values are decoded one by one and
+    # encoded again (1.2 times as long; without an Arrow schema, five times).
+    plain = [name for name in names if value_kind(schema.field(name).type) == "string"]
     if not plain:
         return file
     return pq.ParquetFile(source, metadata=file.metadata, read_dictionary=plain, pre_buffer=source is not path)
@@ -568,64 +565,12 @@ class _Translator:
 _DIRECT_TYPES = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32())
 
 
-@njit(nogil=True, cache=True)
-def translate(
-    values: NDArray[Any], validity: NDArray[np.uint8], first_bit: int, low: int, table: NDArray[Any], out: NDArray[Any]
-) -> bool:  # pragma: no cover  (compiled)
-    """Look every value up in a table; True if one of them is not a state.
-
-    Parameters
-    ----------
-    values : integer array, shape (n_rows,)
-        Dictionary indices, or integers themselves; anything at all where null.
-    validity : uint8 array
-        Arrow's validity bitmap, least significant bit first; empty where nothing is null.
-    first_bit : int
-        The bit of the first row.
-    low : int
-        The value of the table's first entry.
-    table : array, shape (n_entries + 2,)
-        Codes by value, then the one for a value out of range, then the one for a null.
-    out : array, shape (n_rows,)
-        Written.
-    """
-    n = np.uint64(len(table) - 2)
-    null = n + np.uint64(1)
-    worst = table[len(table) - 1]
-    if len(validity) == 0:
-        for i in range(len(values)):
-            code = table[min(np.uint64(np.int64(values[i]) - low), n)]
-            out[i] = code
-            worst = min(worst, code)
-    else:
-        for i in range(len(values)):
-            bit = first_bit + i
-            # All ones where valid: a branch would be mispredicted at every other row of a half-missing column.
-            mask = -np.uint64((validity[bit >> 3] >> (bit & 7)) & 1)
-            entry = min(np.uint64(np.int64(values[i]) - low), n)
-            code = table[(entry & mask) | (null & ~mask)]
-            out[i] = code
-            worst = min(worst, code)
-    return bool(worst < table[len(table) - 1])
-
-
-@njit(nogil=True, cache=True)
-def count_entries(
-    indices: NDArray[Any], validity: NDArray[np.uint8], first_bit: int, counts: NDArray[np.int64]
-) -> None:  # pragma: no cover  (compiled)
-    """Add to `counts` how often every dictionary entry is used, and in its last place how many rows are null."""
-    for i in range(len(indices)):
-        bit = first_bit + i
-        if len(validity) == 0 or (validity[bit >> 3] >> (bit & 7)) & 1:
-            counts[indices[i]] += 1
-        else:
-            counts[len(counts) - 1] += 1
-
-
 def _buffers(array: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8], int]:
     """Values, validity bitmap (empty: all valid) and the first row's bit, as views of an Arrow array's buffers."""
     data = array.buffers()[1]
-    values: NDArray[Any] = np.frombuffer(data, dtype=_NUMPY[array.type], count=array.offset + len(array))[array.offset :]
+    values: NDArray[Any] = np.frombuffer(data, dtype=_NUMPY[array.type], count=array.offset + len(array))[
+        array.offset :
+    ]
     # Some buffers are writable and some are not: two types to numba, and a kernel compiled for each.
     values.flags.writeable = False
     return values, _bitmap(array), array.offset
@@ -775,7 +720,9 @@ class _Weights:
         bad = (values < 0) | ~np.isfinite(values)
         if bad.any():
             row = int(np.argmax(bad))
-            raise BadInputError(f"{where.value(chunk[row].as_py(), row)} is no weight: expected a finite number, 0 or more")
+            raise BadInputError(
+                f"{where.value(chunk[row].as_py(), row)} is no weight: expected a finite number, 0 or more"
+            )
         if self.filled is None:
             self.filled = np.empty(self.n_rows, dtype=dtype)
         self.filled[rows] = values

@@ -85,19 +85,15 @@ class SubNetwork:
         ptr = np.searchsorted(self.members[order], np.arange(len(self.names) + 1)).astype(np.int32)
         return ptr, families[order]
 
-    def describe_family(self, family: int, entry: int) -> str:
-        """A parameter by the numbers of its states: `child=2 given parent=0, other=1`."""
-        lo, hi = int(self.family_ptr[family]), int(self.family_ptr[family + 1])
-        codes = {}
-        for k in range(lo, hi):
-            v = int(self.members[k])
-            codes[v] = (entry // int(self.strides[k])) % int(self.cardinalities[v])
-        return self.describe_states([int(self.members[hi - 1])], codes, given=[int(v) for v in self.members[lo : hi - 1]])
-
-    def describe_states(self, first: Sequence[int], codes: dict[int, int], given: Sequence[int] = ()) -> str:
-        """Variables with their state numbers, for a message that the driver words with state names."""
-        text = ", ".join(f"{self.names[v]}={codes[v]}" for v in first)
-        return text + (" given " + ", ".join(f"{self.names[v]}={codes[v]}" for v in given) if given else "")
+    def entry_codes(self, parameter: int) -> tuple[tuple[str, int], ...]:
+        """A parameter's family instantiation: each member's name and state number, parents first."""
+        family = int(np.searchsorted(self.bases, parameter, side="right")) - 1
+        entry = parameter - int(self.bases[family])
+        return tuple(
+            (self.names[v], entry // int(self.strides[k]) % int(self.cardinalities[v]))
+            for k in range(int(self.family_ptr[family]), int(self.family_ptr[family + 1]))
+            for v in [int(self.members[k])]
+        )
 
 
 def make_sub_network(

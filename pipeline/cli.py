@@ -1,0 +1,401 @@
+"""The command line: `dask pgm ...`, and the same thing as `dask-pgm ...`.
+
+Dask imports this module for every one of its commands, so only click is imported with it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from pipeline.job import Job
+
+BAD_INPUT, FAILED, NOT_CONVERGED, INTERRUPTED = 2, 1, 3, 130
+
+# As many sub-networks as fit on a screen; all of them are in sub_networks.parquet.
+SHOWN = 12
+
+# How click, from 8.2, ends a group without arguments: it shows the help.
+_HELP = getattr(click.exceptions, "NoArgsIsHelpError", click.exceptions.Exit)
+
+
+@contextmanager
+def _exit_status() -> Iterator[None]:
+    """Turn whatever goes wrong into one line on standard error and an exit status."""
+    try:
+        yield
+    except (click.exceptions.Exit, _HELP):
+        raise
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        _end(BAD_INPUT, error.format_message() + (f" Try '{context.command_path} --help'." if context else ""))
+    except (KeyboardInterrupt, click.Abort):
+        _end(INTERRUPTED, "interrupted")
+    except BrokenPipeError:
+        # Whoever read the output has gone (`| head`). Python would complain when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(FAILED) from None
+    except Exception as error:
+        from tasks.errors import BadInputError, TooLargeError
+
+        if isinstance(error, BadInputError | TooLargeError):
+            _end(BAD_INPUT, str(error))
+        what = str(error)
+        if not type(error).__module__.startswith("tasks."):
+            what = f"{type(error).__name__}: {what}" if what else type(error).__name__
+        if os.environ.get("DASK_PGM_TRACEBACK") == "1":
+            import traceback
+
+            traceback.print_exc()
+            _end(FAILED, what)
+        _end(FAILED, f"{what} (DASK_PGM_TRACEBACK=1 shows the traceback)")
+
+
+def _end(status: int, message: str) -> None:
+    click.echo(f"error: {' '.join(message.split())}", err=True)
+    raise click.exceptions.Exit(status)
+
+
+class _Group(click.Group):
+    """A group whose errors are one line each, whichever command it is called from."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _exit_status():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _exit_status():
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+
+
+@click.group("pgm", cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Learn discrete graphical models from large, incomplete Parquet datasets.
+
+    NETWORK is a file (BIF, XMLBIF, ...) or the name of an example network such as alarm. DATA is a Parquet file, a
+    directory of them, a glob or a URL.
+    """
+
+
+Command = Callable[..., Any]
+
+
+def _options(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    def decorate(command: Command) -> Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+_network = click.argument("network", metavar="NETWORK")
+_data = click.argument("data", metavar="DATA...", nargs=-1, required=True)
+_reading = _options(
+    click.option(
+        "--missing-token", multiple=True, metavar="TEXT", help="A value that means missing, besides null; repeatable."
+    ),
+    click.option("--weight", metavar="COLUMN", help="How many examples each row stands for."),
+)
+_solving = _options(
+    click.option("--keep-barren", is_flag=True, help="Keep variables that don't matter to a row's likelihood."),
+    click.option("--no-decompose", is_flag=True, help="Solve the network as one problem, for comparison."),
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+@main.command()
+@_network
+@click.argument("data", metavar="DATA")
+@click.option("--rows", type=int, required=True, help="How many rows.")
+@click.option("--partitions", type=int, default=1, show_default=True, help="How many files.")
+@click.option("--missing", type=float, metavar="RATE", help="Blank entries with this probability.")
+@click.option(
+    "--missing-variables",
+    type=float,
+    metavar="FRACTION",
+    help="Blank entries of this fraction of the variables only, drawn at random.",
+)
+@click.option("--hidden", metavar="FRACTION|NAME,NAME", help="Leave variables out.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same rows.")
+def simulate(
+    network: str,
+    data: str,
+    rows: int,
+    partitions: int,
+    missing: float | None,
+    missing_variables: float | None,
+    hidden: str | None,
+    seed: int,
+) -> None:
+    """Draw rows from NETWORK and write them to the new directory DATA."""
+    if missing_variables is not None and missing is None:
+        raise click.UsageError("--missing-variables needs --missing, the probability with which they are blanked.")
+
+    from pipeline.display import note, show_progress
+    from pipeline.simulation import simulate as run
+
+    with show_progress() as progress:
+        done = run(
+            network,
+            data,
+            rows,
+            partitions,
+            0.0 if missing is None else missing,
+            1.0 if missing_variables is None else missing_variables,
+            _hidden(hidden),
+            seed,
+            progress=progress,
+        )
+    entries = done.rows * len(done.columns)
+    click.echo(
+        f"{_n(done.rows, 'row')} of {_n(len(done.columns), 'variable')} in {_n(len(done.files), 'file')} "
+        f"under {done.where}"
+    )
+    if done.missing_variables:
+        click.echo(
+            f"missing {done.missing_entries / entries:.2%} of the entries, in {', '.join(done.missing_variables)}"
+        )
+    if done.hidden:
+        click.echo(f"hidden {', '.join(done.hidden)}")
+    note(f"{done.seconds:.1f} s")
+
+
+def _hidden(text: str | None) -> float | list[str]:
+    """A fraction where it reads as a number, else names."""
+    if text is None:
+        return []
+    try:
+        return float(text)
+    except ValueError:
+        return [name.strip() for name in text.split(",")]
+
+
+def _n(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+@main.command()
+@_network
+@_data
+@_reading
+@_solving
+@_json
+def plan(
+    network: str,
+    data: tuple[str, ...],
+    missing_token: tuple[str, ...],
+    weight: str | None,
+    keep_barren: bool,
+    no_decompose: bool,
+    as_json: bool,
+) -> None:
+    """Show how DATA decomposes NETWORK and what learning will take, without doing it."""
+    from pipeline import plan as run
+    from pipeline.display import print_json
+
+    result = run(
+        network,
+        _source(data),
+        weight=weight,
+        missing_tokens=missing_token,
+        decompose=not no_decompose,
+        drop_barren=not keep_barren,
+    )
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        click.echo(str(result))
+
+
+@main.command()
+@_network
+@_data
+@click.option("--output", metavar="DIR", required=True, help="Directory to write; it appears whole or not at all.")
+@click.option("--prior", type=float, help="Dirichlet exponent: 1 is maximum likelihood, 2 Laplace.  [default: 1.0]")
+@click.option("--restarts", type=int, help="Starts per sub-network; the best is kept.  [default: 1]")
+@click.option("--seed", type=int, help="Seed of the random starts.  [default: 0]")
+@click.option("--tolerance", type=float, help="Relative change of log likelihood to stop at.  [default: 1e-5]")
+@click.option("--max-iterations", type=int, help="Limit per sub-network and start.  [default: 1000]")
+@click.option("--start", type=click.Choice(["random", "network"]), help="First parameters.  [default: random]")
+@_solving
+@_reading
+@click.option("--workers", type=int, metavar="N", help="Start a local Dask cluster of N processes.")
+@click.option("--scheduler", metavar="ADDRESS", help="Use the Dask cluster at tcp://host:port.")
+@click.option("--overwrite", is_flag=True, help="Replace the output directory.")
+@_json
+def learn(**flags: Any) -> None:
+    """Learn NETWORK's parameters from DATA.
+
+    Without --workers or --scheduler everything runs in this process, on threads.
+    """
+    from pipeline.job import make_job
+
+    flags["json"] = flags.pop("as_json")
+    given = {name: value for name, value in flags.items() if value is not None}
+    _learn(make_job(given, spell=lambda name: name.upper() if name in ("network", "data") else _flag(name)))
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+@main.command()
+@_network
+@_data
+@_reading
+@_json
+def score(
+    network: str, data: tuple[str, ...], missing_token: tuple[str, ...], weight: str | None, as_json: bool
+) -> None:
+    """Print the log likelihood of DATA under NETWORK."""
+    from pipeline import score as run
+    from pipeline.display import note, print_json, show_progress
+
+    with show_progress() as progress:
+        result = run(network, _source(data), weight=weight, missing_tokens=missing_token, progress=progress)
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        click.echo(f"log likelihood {result.log_likelihood:.6f} nats")
+        click.echo(f"per row        {result.log_likelihood_per_row:.6f} nats, {_n(result.rows, 'row')}")
+    for line in result.impossible:
+        note(f"impossible: {line}")
+
+
+@main.command()
+@click.argument("job", metavar="JOB.toml")
+def run(job: str) -> None:
+    """Run the learning job that a TOML file describes.
+
+    Its keys are the flags of `learn`, and network, data and output; relative paths start from its directory.
+    """
+    from pipeline.job import read_job
+
+    _learn(read_job(job))
+
+
+@main.command()
+@click.option("--output", metavar="DIR", help="Where its files go.  [default: dask-pgm-demo, here]")
+@click.option("--rows", type=int, default=200_000, show_default=True, help="How many rows to simulate.")
+def demo(output: str | None, rows: int) -> None:
+    """Simulate incomplete data from the alarm network, learn from it on a local cluster, and compare."""
+    from pipeline.demo import run_demo
+
+    run_demo(output, rows)
+
+
+def _source(data: tuple[str, ...]) -> str | list[str]:
+    return data[0] if len(data) == 1 else list(data)
+
+
+def _learn(job: Job) -> None:
+    """Run a learning job, print what came of it, and end with its status."""
+    from contextlib import ExitStack
+
+    from pipeline.display import note, print_json, show_progress
+    from tasks.errors import BadInputError
+
+    # learn() refuses this too, but only after a cluster has been started for it.
+    if not job.overwrite and os.path.isdir(job.output) and os.listdir(job.output):
+        raise BadInputError(f"{job.output} exists and is not empty; name another directory, or give --overwrite")
+    with ExitStack() as stack:
+        client = None
+        if job.workers is not None or job.scheduler is not None:
+            from cluster import connect
+
+            client = stack.enter_context(connect(job.scheduler or "local", job.workers))
+            note(f"dashboard: {client.dashboard_link}")
+        from pipeline import learn as run
+
+        progress = stack.enter_context(show_progress())
+        result = run(
+            job.network,
+            _source(job.data),
+            prior=job.prior,
+            restarts=job.restarts,
+            seed=job.seed,
+            tolerance=job.tolerance,
+            max_iterations=job.max_iterations,
+            start=job.start,
+            drop_barren=not job.keep_barren,
+            weight=job.weight,
+            missing_tokens=job.missing_token,
+            decompose=not job.no_decompose,
+            client=client,
+            output=job.output,
+            overwrite=job.overwrite,
+            progress=progress,
+        )
+    if job.json:
+        print_json(result.report)
+    else:
+        print_result(result, job.output)
+    if not result.converged:
+        limit = sum(not s.converged for s in result.sub_networks)
+        note(
+            f"not converged: {limit} of {_n(len(result.sub_networks), 'sub-network')} stopped at "
+            f"{_n(job.max_iterations, 'iteration')}; raise --max-iterations, or loosen --tolerance"
+        )
+        raise click.exceptions.Exit(NOT_CONVERGED)
+
+
+def print_result(result: Any, output: str) -> None:
+    """Print what `learn` found: the job in a few lines, and its largest sub-networks."""
+    from pipeline.display import print_table
+
+    report: Mapping[str, Any] = result.report
+    summary: list[tuple[str, Any]] = [
+        ("rows", report["rows"]),
+        ("log likelihood", float(result.log_likelihood)),
+        ("per row", float(report["log_likelihood_per_row"])),
+        ("converged", bool(result.converged)),
+        ("sub-networks", len(result.sub_networks)),
+        ("most iterations", report["iterations"]),
+    ]
+    for key in ("hidden", "ignored_columns"):
+        if report.get(key):
+            summary.append((key.replace("_", " "), ", ".join(map(str, report[key]))))
+    if report.get("unlearnable"):
+        names = list(report["unlearnable"])
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        summary.append(("without evidence", f"some parameters of {', '.join(names[:SHOWN])}{more}"))
+    print_table("learned", ("", ""), [(k, v if isinstance(v, str) else _show(v)) for k, v in summary])
+
+    largest = sorted(result.sub_networks, key=lambda s: (-s.seconds, s.variables))[:SHOWN]
+    rest = len(result.sub_networks) - len(largest)
+    print_table(
+        f"the {len(largest)} sub-networks that took longest; {rest} more" if rest else "sub-networks",
+        ("variables", "boundary", "instances", "iterations", "converged", "log likelihood", "seconds"),
+        [
+            (
+                _names(s.variables),
+                _names(s.boundary),
+                s.instances,
+                s.iterations,
+                bool(s.converged),
+                float(s.log_likelihood),
+                round(float(s.seconds), 3),
+            )
+            for s in largest
+        ],
+    )
+    click.echo(f"written to {output}")
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return " ".join(names[:4]) + (f" +{len(names) - 4}" if len(names) > 4 else "")
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,129 @@
+"""The output directory: whole, or not there at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from pipeline.bif import write_bif
+from pipeline.network import Network
+from pipeline.result import LearnResult, SubNetworkResult
+from tasks.errors import BadInputError
+
+
+def check_output(output: str | os.PathLike[str], overwrite: bool) -> Path:
+    """The directory to write, absolute; refused if it exists, unless it may be replaced or is empty.
+
+    Raises
+    ------
+    BadInputError
+        It exists, is not a directory, was not written by this project, or its parent cannot be written.
+    """
+    text = os.fsdecode(output)
+    if "://" in text:
+        raise BadInputError(f"output {text}: expected a local directory, found a URL; write locally, then copy it there")
+    path = Path(text).absolute()
+    if path.exists() or path.is_symlink():
+        if not path.is_dir():
+            raise BadInputError(f"output {text} exists and is not a directory; name another")
+        names = {p.name for p in path.iterdir()}
+        if names and not overwrite:
+            raise BadInputError(f"output {text} exists; name another directory, or replace it with --overwrite (overwrite=True)")
+        # A slip of the hand must not cost somebody a home directory.
+        if names and "report.json" not in names:
+            raise BadInputError(f"output {text} holds other files than a learned network; --overwrite replaces only those")
+    parent = path.parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise BadInputError(f"output {text}: {parent} is not a directory that can be written; name another")
+    return path
+
+
+@contextmanager
+def whole_directory(path: Path) -> Iterator[Path]:
+    """A directory to fill that takes the place of `path` at the end, or vanishes if anything goes wrong."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.parent / f".{path.name}.{uuid.uuid4().hex[:12]}.part"
+    draft.mkdir()
+    try:
+        yield draft
+        for file in draft.iterdir():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+        if path.exists():
+            old = path.parent / f".{path.name}.{uuid.uuid4().hex[:12]}.old"
+            path.rename(old)
+            draft.rename(path)
+            shutil.rmtree(old)
+        else:
+            draft.rename(path)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def write_result(result: LearnResult, path: Path) -> None:
+    """Write network.bif, parameters.parquet, sub_networks.parquet and report.json into a new directory."""
+    with whole_directory(path) as draft:
+        (draft / "network.bif").write_text(write_bif(result.learned), encoding="utf-8")
+        pq.write_table(parameters_table(result.learned, result.expected_counts), draft / "parameters.parquet")
+        pq.write_table(sub_networks_table(result.sub_networks), draft / "sub_networks.parquet")
+        text = json.dumps(result.report, indent=2, allow_nan=False, ensure_ascii=False)
+        (draft / "report.json").write_text(text + "\n", encoding="utf-8")
+
+
+def parameters_table(network: Network, expected: Sequence[NDArray[np.float64] | None]) -> pa.Table:
+    """A row a parameter: variable, state, parents, parent_states, value, expected_count (null where unlearnable)."""
+    batches = []
+    for i, variable in enumerate(network.variables):
+        table, counts = network.tables[i], expected[i]
+        assert table is not None
+        labels = [[str(s) for s in network.states[j] or ()] for j in (*network.parents[i], i)]
+        n, configurations = table.size, table.size // table.shape[-1]
+        parents = [network.variables[j] for j in network.parents[i]]
+        codes = np.indices(table.shape[:-1]).reshape(len(parents), configurations)
+        given = [[labels[k][codes[k, u]] for k in range(len(parents))] for u in range(configurations)]
+        each = np.repeat(np.arange(configurations), table.shape[-1])
+        batches.append(
+            pa.table(
+                {
+                    "variable": pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), pa.array([variable])),
+                    "state": pa.array(labels[-1]).take(pa.array(np.tile(np.arange(table.shape[-1]), configurations))),
+                    "parents": pa.array([parents], pa.list_(pa.string())).take(pa.array(np.zeros(n, np.int64))),
+                    "parent_states": pa.array(given, pa.list_(pa.string())).take(pa.array(each)),
+                    "value": pa.array(table.ravel()),
+                    "expected_count": pa.nulls(n, pa.float64()) if counts is None else pa.array(counts.ravel()),
+                }
+            )
+        )
+    return pa.concat_tables(batches).unify_dictionaries().combine_chunks()
+
+
+def sub_networks_table(records: Sequence[SubNetworkResult]) -> pa.Table:
+    """A row a sub-network; without the seconds, so that equal jobs write equal bytes."""
+    text = pa.list_(pa.string())
+    return pa.table(
+        {
+            "variables": pa.array([r.variables for r in records], text),
+            "boundary": pa.array([r.boundary for r in records], text),
+            "distinct_rows": pa.array([r.distinct_rows for r in records], pa.int64()),
+            "instances": pa.array([r.instances for r in records], pa.int64()),
+            "iterations": pa.array([r.iterations for r in records], pa.int64()),
+            "converged": pa.array([r.converged for r in records], pa.bool_()),
+            "log_likelihood": pa.array([r.log_likelihood for r in records], pa.float64()),
+            "log_posterior": pa.array([r.log_posterior for r in records], pa.float64()),
+            "history": pa.array([r.history for r in records], pa.list_(pa.float64())),
+            "restarts": pa.array([r.restarts for r in records], pa.list_(pa.float64())),
+        }
+    )

@@ -1,0 +1,139 @@
+"""What each task of the graph does on a worker: the `tasks` functions, bundled and timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tasks.em import Solution
+from tasks.errors import ImpossibleDataError
+from tasks.inference import Evidence, expected_counts
+from tasks.projection import Projection
+from tasks.projection import merge as merge_projections
+from tasks.projection import project as project_partition
+from tasks.reading import Column, ParquetPart, Partition, TablePart, read_partition
+from tasks.solving import Problem, Settings, Size, evaluate, measure, prepare, solve
+from tasks.subnetwork import SubNetwork
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How partitions are read: the columns in order, the weight column, the tokens that mean missing."""
+
+    columns: tuple[Column, ...]
+    weight: str | None
+    missing_tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sub-networks whose counts travel together."""
+
+    sub_networks: tuple[SubNetwork, ...]
+    drop_barren: bool
+    by_row: bool
+    allowed_bytes: int
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A group's problems with their sizes, and what was read for them."""
+
+    n_rows: int
+    total_weight: int | float
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A solution and the seconds it took."""
+
+    solution: Solution
+    seconds: float
+
+
+def read(part: ParquetPart | TablePart, reading: Reading) -> Partition:
+    """Stage read-partition."""
+    return read_partition(part, reading.columns, reading.weight, reading.missing_tokens)
+
+
+def project(partition: Partition, group: Group) -> Projection:
+    """Stage project."""
+    return project_partition(partition, group.sub_networks, group.drop_barren, group.by_row)
+
+
+def merge(projections: Sequence[Projection]) -> Projection:
+    """Stage merge-counts."""
+    return merge_projections(projections)
+
+
+def compile_group(projection: Projection, group: Group) -> Prepared:
+    """Stage compile: the elimination programs of a group's instances."""
+    problems = tuple(
+        prepare(s, c, group.allowed_bytes) for s, c in zip(group.sub_networks, projection.counts, strict=True)
+    )
+    return Prepared(projection.n_rows, projection.total_weight, problems)
+
+
+def sizes(prepared: Prepared, group: Group) -> tuple[int, int | float, tuple[Size, ...]]:
+    """Stage measure: the little that the driver must know of a group."""
+    return prepared.n_rows, prepared.total_weight, tuple(measure(p, group.by_row) for p in prepared.problems)
+
+
+def solve_bundle(
+    prepared: Prepared, members: Sequence[int], settings: Settings, starts: Sequence[NDArray[Any] | None]
+) -> list[Timed]:
+    """Stage solve: some of a group's problems, one after another."""
+    results = []
+    for k, start in zip(members, starts, strict=True):
+        began = time.perf_counter()
+        solution = solve(prepared.problems[k], settings, start)
+        results.append(Timed(solution, time.perf_counter() - began))
+    return results
+
+
+def slice_problem(prepared: Prepared, member: int, begin: int, end: int) -> Evidence:
+    """Stage split: a run of one problem's instances, for one worker to keep."""
+    evidence = prepared.problems[member].evidence
+    assert evidence is not None
+    lo, hi = evidence.offset_ptr[begin], evidence.offset_ptr[end]
+    return Evidence(
+        evidence.signature[begin:end],
+        evidence.counts[begin:end],
+        evidence.offset_ptr[begin : end + 1] - lo,
+        evidence.offsets[lo:hi],
+        evidence.programs,
+    )
+
+
+def expect(evidence: Evidence, theta: NDArray[Any], block: int) -> tuple[NDArray[Any], float, int]:
+    """Stage e-step: expected counts of a slice under the broadcast parameters."""
+    return expected_counts(evidence, theta, block)
+
+
+def counts_of(prepared: Prepared, member: int) -> tuple[SubNetwork, NDArray[Any]]:
+    """One problem without its instances, for the driver of a split sub-network."""
+    problem = prepared.problems[member]
+    return problem.sub_network, problem.counts.complete
+
+
+def describe_instance(prepared: Prepared, member: int, instance: int) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The hidden variables and boundary values of an instance, for an error message."""
+    problem = prepared.problems[member]
+    assert problem.counts.instances is not None
+    return problem.counts.instances.describe(instance, problem.sub_network)
+
+
+def score_group(prepared: Prepared, thetas: Sequence[NDArray[Any]]) -> list[float | ImpossibleDataError]:
+    """Stage score: each problem's log likelihood under given parameters, nats, or what makes it impossible."""
+    results: list[float | ImpossibleDataError] = []
+    for problem, theta in zip(prepared.problems, thetas, strict=True):
+        try:
+            results.append(evaluate(problem, theta))
+        except ImpossibleDataError as error:
+            results.append(error)
+    return results
