@@ -7,12 +7,15 @@ import logging
 import operator
 import os
 import re
+import signal
 import socket
+import threading
 import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any
 
 from cluster.warmup import prepare
@@ -65,7 +68,8 @@ def connect(
     try:
         prepare(client)
     except BaseException:
-        client.close()
+        with _quiet():
+            client.close()
         raise
     return client
 
@@ -83,17 +87,54 @@ def _start_local(workers: int, threads_per_worker: int) -> Client:
     import dask
     from distributed import Client
 
-    # A client that makes its cluster also closes it. It makes one only where no scheduler is configured.
-    with dask.config.set({"scheduler-address": None}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Port .* is already in use")
-        return Client(
-            n_workers=workers,
-            threads_per_worker=threads_per_worker,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address=f"127.0.0.1:{_dashboard_port()}",
-            silence_logs=logging.CRITICAL,
-        )
+    client = None
+    try:
+        # A client that makes its cluster also closes it. It makes one only where no scheduler is configured.
+        with dask.config.set({"scheduler-address": None}), warnings.catch_warnings(), _deaf_to_interrupts():
+            warnings.filterwarnings("ignore", message="Port .* is already in use")
+            client = Client(
+                n_workers=workers,
+                threads_per_worker=threads_per_worker,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=f"127.0.0.1:{_dashboard_port()}",
+                silence_logs=logging.CRITICAL,
+            )
+    except BaseException:
+        if client is not None:
+            client.close()
+        raise
+    return client
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Start processes that Ctrl-C doesn't reach, and put an interruption off until they are all there.
+
+    A terminal sends Ctrl-C to every process of a job. Workers would each print a traceback, where this process closes
+    them in order; and a cluster that is half started can't be closed.
+    """
+    # Threads and processes inherit the signal mask of the thread that makes them: the event loop's thread is made
+    # below, and makes every worker, restarted ones too. multiprocessing's own helper process must be there already,
+    # because starting it clears the mask.
+    resource_tracker.ensure_running()
+    is_main = threading.current_thread() is threading.main_thread()
+    interrupted = False
+
+    def remember(*_: object) -> None:
+        nonlocal interrupted
+        interrupted = True
+
+    handler = signal.signal(signal.SIGINT, remember) if is_main else None
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if is_main:
+            signal.signal(signal.SIGINT, handler)
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def _dashboard_port() -> int:
@@ -184,7 +225,7 @@ def _reason(error: BaseException, timeout: float) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Dask's own log lines about a failed connection off the screen: the error says it once."""
+    """Keep Dask's own log lines about a failed or broken-off connection off the screen: the error says it once."""
     loggers = [logging.getLogger(name) for name in ("distributed", "tornado", "asyncio")]
     levels = [logger.level for logger in loggers]
     children = [

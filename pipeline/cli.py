@@ -223,7 +223,7 @@ def plan(
 @click.option("--prior", type=float, help="Dirichlet exponent: 1 is maximum likelihood, 2 Laplace.  [default: 1.0]")
 @click.option("--restarts", type=int, help="Starts per sub-network; the best is kept.  [default: 1]")
 @click.option("--seed", type=int, help="Seed of the random starts.  [default: 0]")
-@click.option("--tolerance", type=float, help="Relative change of log likelihood to stop at.  [default: 1e-5]")
+@click.option("--tolerance", type=float, help="Largest change of a parameter to stop at.  [default: 1e-5]")
 @click.option("--max-iterations", type=int, help="Limit per sub-network and start.  [default: 1000]")
 @click.option("--start", type=click.Choice(["random", "network"]), help="First parameters.  [default: random]")
 @_solving
@@ -383,7 +383,7 @@ def print_result(result: Any, output: str) -> None:
                 s.iterations,
                 bool(s.converged),
                 float(s.log_likelihood),
-                round(float(s.seconds), 3),
+                round(float(s.seconds), 4),
             )
             for s in largest
         ],

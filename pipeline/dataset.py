@@ -665,12 +665,22 @@ def _expand(where: str, storage_options: tuple[tuple[str, object], ...]) -> list
         if filesystem.isfile(root):
             found = [root]
         elif filesystem.isdir(root):
-            found = _in_directory(filesystem, root, where)
+            found = _in_directory(filesystem, root)
+            if not found:
+                others = len(filesystem.find(root))
+                raise BadInputError(
+                    f"{where}: no Parquet file ({', '.join('*' + s for s in PARQUET_SUFFIXES)}) in it, found "
+                    + (f"{others} other file{'s' * (others > 1)}" if others else "an empty directory")
+                )
         elif any(c in root for c in "*?["):
-            found = []
-            for match in sorted(filesystem.glob(root)):
-                if not _is_hidden(posixpath.basename(match)):
-                    found += _in_directory(filesystem, match, where) if filesystem.isdir(match) else [match]
+            fixed = posixpath.dirname(re.split(r"[*?[]", root, maxsplit=1)[0])
+            matches = [m for m in sorted(filesystem.glob(root)) if not _is_skipped(m, fixed)]
+            # "**" matches a directory and what is in it.
+            found = list(
+                dict.fromkeys(
+                    f for m in matches for f in (_in_directory(filesystem, m) if filesystem.isdir(m) else [m])
+                )
+            )
             if not found:
                 raise BadInputError(f"{where}: no file matches")
         else:
@@ -683,18 +693,14 @@ def _expand(where: str, storage_options: tuple[tuple[str, object], ...]) -> list
         raise BadInputError(f"{where}: can't be opened: {line}") from error
 
 
-def _in_directory(filesystem: Any, root: str, where: str) -> list[str]:
+def _in_directory(filesystem: Any, root: str) -> list[str]:
     found = sorted(filesystem.find(root))
-    root = root.rstrip("/")
-    files = [
-        path
-        for path in found
-        if path.endswith(PARQUET_SUFFIXES) and not any(map(_is_hidden, path[len(root) :].strip("/").split("/")))
-    ]
-    if not files:
-        others = f"{len(found)} other files" if found else "an empty directory"
-        raise BadInputError(f"{where}: no Parquet file (*.parquet, *.parq) in it, found {others}")
-    return files
+    return [path for path in found if path.endswith(PARQUET_SUFFIXES) and not _is_skipped(path, root)]
+
+
+def _is_skipped(path: str, root: str) -> bool:
+    """Whether a part of the path below `root` is hidden: what writers leave half-done, and their side files."""
+    return any(map(_is_hidden, path[len(root) :].strip("/").split("/")))
 
 
 def _is_hidden(name: str) -> bool:

@@ -133,9 +133,9 @@ def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}".replace(",", " ")
+        return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.6g}" if abs(value) < 1e5 or not math.isfinite(value) else f"{value:,.1f}".replace(",", " ")
+        return f"{value:.6g}" if abs(value) < 1e5 or not math.isfinite(value) else f"{value:,.1f}"
     return str(value)
 
 

@@ -31,7 +31,7 @@ class Job:
     restarts, seed : int
         Starts per sub-network, and where their randomness comes from.
     tolerance : float
-        Relative change of the log likelihood at which a sub-network has converged.
+        A sub-network has converged when an iteration moves no parameter by more.
     max_iterations : int
         Per sub-network and start.
     start : str

@@ -178,116 +178,122 @@ def _infer_in_logs(i, log_theta, expected, scratch, belief, signature, counts, o
 
 
 @njit(cache=True, nogil=True)
-def _infer(i, theta, expected, scratch, belief, signature, counts, offset_ptr, offsets, cluster_ptr, size, table, parent,
-           separator_size, message, up, down, factor_ptr, slot, relative, maps):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Add instance i's expected counts; its log probability, or NaN where the range of a double was left."""
-    s = signature[i]
-    first, last = cluster_ptr[s], cluster_ptr[s + 1]
-    base = offset_ptr[i]
-    if last - first == 1:
-        # One table: fill it, and spread it over the parameters it was made of.
-        n_own = factor_ptr[last] - factor_ptr[first]
-        at = relative[first]
-        z, top = 0.0, 0.0
-        for t in range(size[first]):
-            x = 1.0
-            for j in range(n_own):
-                x *= theta[offsets[base + j] + maps[at + j]]
-            at += n_own
-            scratch[t] = x
-            z += x
-            top = max(top, x)
-        if not top >= TINY:
-            return np.nan
-        share = counts[i] / z
-        at = relative[first]
-        for t in range(size[first]):
-            x = scratch[t] * share
-            for j in range(n_own):
-                expected[offsets[base + j] + maps[at + j]] += x
-            at += n_own
-        return np.log(z)
-
-    for c in range(first, last):
-        n_own = factor_ptr[c + 1] - factor_ptr[c]
-        at = relative[c]
-        for t in range(size[c]):
-            x = 1.0
-            for j in range(n_own):
-                x *= theta[offsets[base + slot[factor_ptr[c] + j]] + maps[at + j]]
-            at += n_own
-            scratch[table[c] + t] = x
-    log_z = 0.0
-    for c in range(first, last):
-        here, p = table[c], parent[c]
-        top = 0.0
-        for t in range(size[c]):
-            top = max(top, scratch[here + t])
-        if not top >= TINY:
-            return np.nan
-        # Table and message are divided alike: a message scaled alone gives the right Z and wrong counts.
-        log_z += np.log(top)
-        if p < 0:
-            z = 0.0
-            for t in range(size[c]):
-                scratch[here + t] /= top
-                z += scratch[here + t]
-            log_z += np.log(z)
-            for t in range(size[c]):
-                scratch[here + t] /= z
-        else:
-            scratch[message[c] : message[c] + separator_size[c]] = 0.0
-            for t in range(size[c]):
-                scratch[here + t] /= top
-                scratch[message[c] + maps[up[c] + t]] += scratch[here + t]
-            for t in range(size[p]):
-                scratch[table[p] + t] *= scratch[message[c] + maps[down[c] + t]]
-    for c in range(last - 1, first - 1, -1):
-        here, p = table[c], parent[c]
-        if p >= 0:
-            # The belief is the own table times (parent's marginal / own message), entry by entry of the separator.
-            for e in range(separator_size[c]):
-                belief[e] = 0.0
-            for t in range(size[p]):
-                belief[maps[down[c] + t]] += scratch[table[p] + t]
-            for e in range(separator_size[c]):
-                m = scratch[message[c] + e]
-                belief[e] = belief[e] / m if m > 0 else 0.0
-            for t in range(size[c]):
-                scratch[here + t] *= belief[maps[up[c] + t]]
-        n_own = factor_ptr[c + 1] - factor_ptr[c]
-        at = relative[c]
-        for t in range(size[c]):
-            x = scratch[here + t] * counts[i]
-            for j in range(n_own):
-                expected[offsets[base + slot[factor_ptr[c] + j]] + maps[at + j]] += x
-            at += n_own
-    return log_z
-
-
-@njit(cache=True, nogil=True)
 def _sweep(theta, expected, begin, end, block, scratch, belief, arrays):  # type: ignore[no-untyped-def]
     """E-step of the blocks from instance `begin` to `end`: expected counts into row b of `expected`, log likelihoods.
 
     Returns the blocks' log likelihoods and the first instance of probability zero, or -1.
     """
+    # One function: handing this many arrays to another would cost as much as a small inference.
     n_blocks = max(1, -(-(end - begin) // block))
     log_likelihood = np.zeros(n_blocks)
     log_theta = np.empty(0)
     signature, counts, offset_ptr, offsets, cluster_ptr, size, table, parent, separator_size, message, up, down, factor_ptr, slot, relative, maps = arrays  # fmt: skip
     for b in range(n_blocks):
-        expected[b] = 0.0
+        counted = expected[b]
+        counted[:] = 0.0
         for i in range(begin + b * block, min(begin + (b + 1) * block, end)):
-            if cluster_ptr[signature[i]] == cluster_ptr[signature[i] + 1]:
+            s = signature[i]
+            first, last = cluster_ptr[s], cluster_ptr[s + 1]
+            if first == last:
                 continue
-            log_z = _infer(i, theta, expected[b], scratch, belief, signature, counts, offset_ptr, offsets, cluster_ptr,
-                           size, table, parent, separator_size, message, up, down, factor_ptr, slot, relative, maps)  # fmt: skip
-            if np.isnan(log_z):
+            base = offset_ptr[i]
+            in_range = True
+            log_z = 0.0
+            if last - first == 1:
+                # One table: fill it, and spread it over the parameters it was made of.
+                n_own = factor_ptr[last] - factor_ptr[first]
+                at = relative[first]
+                z, top = 0.0, 0.0
+                for t in range(size[first]):
+                    x = 1.0
+                    for j in range(n_own):
+                        x *= theta[offsets[base + j] + maps[at + j]]
+                    at += n_own
+                    scratch[t] = x
+                    z += x
+                    top = max(top, x)
+                if top >= TINY:
+                    share = counts[i] / z
+                    at = relative[first]
+                    for t in range(size[first]):
+                        x = scratch[t] * share
+                        for j in range(n_own):
+                            counted[offsets[base + j] + maps[at + j]] += x
+                        at += n_own
+                    log_z = np.log(z)
+                else:
+                    in_range = False
+            else:
+                for c in range(first, last):
+                    n_own = factor_ptr[c + 1] - factor_ptr[c]
+                    at = relative[c]
+                    own = slot[factor_ptr[c] : factor_ptr[c + 1]]
+                    for t in range(size[c]):
+                        x = 1.0
+                        for j in range(n_own):
+                            x *= theta[offsets[base + own[j]] + maps[at + j]]
+                        at += n_own
+                        scratch[table[c] + t] = x
+                scale = 1.0
+                for c in range(first, last):
+                    here, p = table[c], parent[c]
+                    top = 0.0
+                    for t in range(size[c]):
+                        top = max(top, scratch[here + t])
+                    if not top >= TINY:
+                        in_range = False
+                        break
+                    # Table and message are divided alike: a message scaled alone gives the right Z and wrong counts.
+                    divide = 1.0 / top
+                    if scale * top < TINY:
+                        log_z += np.log(scale)
+                        scale = 1.0
+                    scale *= top
+                    if p < 0:
+                        z = 0.0
+                        for t in range(size[c]):
+                            scratch[here + t] *= divide
+                            z += scratch[here + t]
+                        log_z += np.log(z)
+                        for t in range(size[c]):
+                            scratch[here + t] /= z
+                    else:
+                        for e in range(message[c], message[c] + separator_size[c]):
+                            scratch[e] = 0.0
+                        for t in range(size[c]):
+                            scratch[here + t] *= divide
+                            scratch[message[c] + maps[up[c] + t]] += scratch[here + t]
+                        for t in range(size[p]):
+                            scratch[table[p] + t] *= scratch[message[c] + maps[down[c] + t]]
+                log_z += np.log(scale)
+                if in_range:
+                    for c in range(last - 1, first - 1, -1):
+                        here, p = table[c], parent[c]
+                        if p >= 0:
+                            # The belief is the table times (parent's marginal / own message) on the separator.
+                            for e in range(separator_size[c]):
+                                belief[e] = 0.0
+                            for t in range(size[p]):
+                                belief[maps[down[c] + t]] += scratch[table[p] + t]
+                            for e in range(separator_size[c]):
+                                m = scratch[message[c] + e]
+                                belief[e] = belief[e] / m if m > 0 else 0.0
+                            for t in range(size[c]):
+                                scratch[here + t] *= belief[maps[up[c] + t]]
+                        n_own = factor_ptr[c + 1] - factor_ptr[c]
+                        own = slot[factor_ptr[c] : factor_ptr[c + 1]]
+                        at = relative[c]
+                        for t in range(size[c]):
+                            x = scratch[here + t] * counts[i]
+                            for j in range(n_own):
+                                counted[offsets[base + own[j]] + maps[at + j]] += x
+                            at += n_own
+            if not in_range:
                 if log_theta.shape[0] == 0:
                     log_theta = np.log(theta)
-                log_z = _infer_in_logs(i, log_theta, expected[b], scratch, belief, signature, counts, offset_ptr,
-                                       offsets, cluster_ptr, size, table, parent, separator_size, message, up, down,
-                                       factor_ptr, slot, relative, maps)  # fmt: skip
+                log_z = _infer_in_logs(i, log_theta, counted, scratch, belief, signature, counts, offset_ptr, offsets,
+                                       cluster_ptr, size, table, parent, separator_size, message, up, down, factor_ptr,
+                                       slot, relative, maps)  # fmt: skip
                 if log_z == -np.inf:
                     return log_likelihood, i
             log_likelihood[b] += counts[i] * log_z

@@ -113,133 +113,21 @@ def _new_slots(size, hashes, n):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _find(slots, hashes, h, ptr, arena, items, n_items, tags, tag):  # type: ignore[no-untyped-def]
-    """The entry whose slice of the arena equals the items and whose tag equals the tag; -1 - free slot if none."""
-    mask = np.uint64(slots.shape[0] - 1)
-    at = h & mask
-    while True:
-        i = slots[at]
-        if i < 0:
-            return -1 - np.int64(at)
-        if hashes[i] == h and tags[i] == tag and ptr[i + 1] - ptr[i] == n_items:
-            same = True
-            for k in range(n_items):
-                if arena[ptr[i] + k] != items[k]:
-                    same = False
-                    break
-            if same:
-                return i
-        at = (at + np.uint64(1)) & mask
-
-
-@njit(cache=True, nogil=True)
-def _components(is_missing, missing, n_missing, drop_barren, by_row, n_variables, family_ptr, members,
-                incidence_ptr, incidence, relevant, variable_mark, family_mark, stack, items, lengths):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Split a row's missing variables into hidden components; write their signatures one after another to `items`.
-
-    `missing` ascends and parents come before children, so a backward sweep knows each child's relevance in time.
-    `lengths[c]` holds component c's numbers of hidden variables, families and boundary variables. The marks are all
-    zero on entry and again on exit.
-    """
-    for k in range(n_missing - 1, -1, -1):
-        v = missing[k]
-        keep = not drop_barren
-        for j in range(incidence_ptr[v], incidence_ptr[v + 1]):
-            if keep:
-                break
-            child = members[family_ptr[incidence[j] + 1] - 1]
-            if child != v:
-                keep = (not is_missing[child]) or relevant[child]
-        relevant[v] = keep
-    n_components, end = 0, 0
-    for k in range(n_missing):
-        root = missing[k]
-        if not relevant[root] or variable_mark[root]:
-            continue
-        begin = end
-        n_stack = 0
-        if by_row:
-            for j in range(k, n_missing):
-                if relevant[missing[j]]:
-                    stack[n_stack] = missing[j]
-                    n_stack += 1
-                    variable_mark[missing[j]] = True
-        else:
-            stack[0] = root
-            n_stack = 1
-            variable_mark[root] = True
-        # The stack is never popped: once it is worked off it holds the whole component.
-        at, n_families = 0, 0
-        while at < n_stack:
-            v = stack[at]
-            at += 1
-            for j in range(incidence_ptr[v], incidence_ptr[v + 1]):
-                f = incidence[j]
-                if family_mark[f]:
-                    continue
-                child = members[family_ptr[f + 1] - 1]
-                if is_missing[child] and not relevant[child]:
-                    continue
-                family_mark[f] = True
-                n_families += 1
-                for m in range(family_ptr[f], family_ptr[f + 1]):
-                    u = members[m]
-                    if is_missing[u] and not variable_mark[u]:
-                        variable_mark[u] = True
-                        stack[n_stack] = u
-                        n_stack += 1
-        hidden = np.sort(stack[:n_stack])
-        items[end : end + n_stack] = hidden
-        end += n_stack
-        first = end
-        for v in hidden:
-            for j in range(incidence_ptr[v], incidence_ptr[v + 1]):
-                f = incidence[j]
-                if family_mark[f]:
-                    family_mark[f] = False
-                    items[end] = f
-                    end += 1
-        items[first:end] = np.sort(items[first:end])
-        second = end
-        if by_row:
-            for v in range(n_variables):
-                if not is_missing[v]:
-                    items[end] = v
-                    end += 1
-        else:
-            for k2 in range(first, second):
-                f = items[k2]
-                for m in range(family_ptr[f], family_ptr[f + 1]):
-                    u = members[m]
-                    if not is_missing[u] and not variable_mark[u]:
-                        variable_mark[u] = True
-                        items[end] = u
-                        end += 1
-            items[second:end] = np.sort(items[second:end])
-            for k2 in range(second, end):
-                variable_mark[items[k2]] = False
-        lengths[n_components, 0] = first - begin
-        lengths[n_components, 1] = second - first
-        lengths[n_components, 2] = end - second
-        n_components += 1
-    for k in range(n_missing):
-        variable_mark[missing[k]] = False
-    if by_row and n_components == 0:
-        # A row without a hidden component still is a row: it keeps its values and has nothing to infer.
-        for v in range(n_variables):
-            if not is_missing[v]:
-                items[end] = v
-                end += 1
-        lengths[0, 0] = 0
-        lengths[0, 1] = 0
-        lengths[0, 2] = end
-        n_components = 1
-    return n_components
+def _sort(items, begin, end):  # type: ignore[no-untyped-def]
+    # Insertion sort in place: a component has a handful of members, and numpy's sort would allocate.
+    for i in range(begin + 1, end):
+        x = items[i]
+        j = i - 1
+        while j >= begin and items[j] > x:
+            items[j + 1] = items[j]
+            j -= 1
+        items[j + 1] = x
 
 
 @njit(cache=True, nogil=True)
 def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, members, incidence_ptr, incidence,
             drop_barren, by_row):  # type: ignore[no-untyped-def]  # fmt: skip
+    # One function: handing this many arrays to another would cost as much as what it does for a row.
     n_variables = cardinalities.shape[0]
     n_families = family_ptr.shape[0] - 1
     n_rows = codes.shape[1]
@@ -251,33 +139,30 @@ def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, member
         if columns[missable[j]] < 0:
             base_mask[j >> 6] |= np.uint64(1) << np.uint64(j & 63)
 
-    # Scratch of the analysis of one pattern.
+    # Scratch of the analysis of one pattern. A stamp marks what belongs to the component being built.
     is_missing = np.zeros(n_variables, np.bool_)
     relevant = np.zeros(n_variables, np.bool_)
-    variable_mark = np.zeros(n_variables, np.bool_)
-    family_mark = np.zeros(n_families, np.bool_)
     missing = np.empty(n_variables, np.int32)
-    stack = np.empty(n_variables, np.int32)
-    widest = n_variables + n_families + max(n_variables, members.shape[0])
-    items = np.empty(widest, np.int32)
-    lengths = np.empty((max(n_variables, 1), 3), np.int64)
+    hidden = np.empty(n_variables, np.int32)
+    tied = np.empty(n_families, np.int32)
+    variable_stamp = np.full(n_variables, -1, np.int64)
+    family_stamp = np.full(n_families, -1, np.int64)
+    stamp = 0
 
-    # Signatures: hidden, families and boundary lie one after another in the arena; the tag is where the parts end.
+    # Signatures: hidden, families and boundary lie one after another in the arena, split at s_split.
     s_ptr = np.zeros(64, np.int64)
     s_arena = np.empty(1024, np.int32)
-    s_tag = np.empty(64, np.int64)
     s_hash = np.empty(64, np.uint64)
-    s_split = np.empty((64, 2), np.int64)
+    s_hidden = np.empty(64, np.int64)
+    s_families = np.empty(64, np.int64)
     s_dense = np.empty(64, np.int64)
-    s_slots = _new_slots(256, s_hash, 0)
+    s_slots = _new_slots(1024, s_hash, 0)
     n_signatures = 0
     dense = np.zeros(1024, weights.dtype)
     n_dense = 0
 
     # Patterns: mask of missing variables -> its signatures.
-    p_ptr = np.zeros(64, np.int64)
     p_arena = np.empty(64 * n_words, np.uint64)
-    p_tag = np.zeros(64, np.int64)
     p_hash = np.empty(64, np.uint64)
     p_slots = _new_slots(256, p_hash, 0)
     p_sig_ptr = np.zeros(64, np.int64)
@@ -287,7 +172,7 @@ def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, member
     # Instances.
     i_ptr = np.zeros(1024, np.int64)
     i_arena = np.empty(8192, np.int16)
-    i_tag = np.empty(1024, np.int64)
+    i_tag = np.empty(1024, np.int32)
     i_hash = np.empty(1024, np.uint64)
     i_count = np.empty(1024, weights.dtype)
     i_slots = _new_slots(4096, i_hash, 0)
@@ -320,58 +205,169 @@ def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, member
                 same = same and m == p_arena[last * n_words + w]
             if anything == 0 and not by_row:
                 continue
+            free_slot = np.uint64(0)
+            h = np.uint64(7)
             if not same:
-                h = np.uint64(7)
                 for w in range(n_words):
                     h = _mix(h, masks[r, w])
-                last = _find(p_slots, p_hash, h, p_ptr, p_arena, masks[r], n_words, p_tag, 0)
-            if last < 0:
-                # A new pattern: find its components, and their signatures among those known.
+                slot_mask = np.uint64(p_slots.shape[0] - 1)
+                free_slot = h & slot_mask
+                last = -1
+                while p_slots[free_slot] >= 0:
+                    p = p_slots[free_slot]
+                    if p_hash[p] == h:
+                        same = True
+                        for w in range(n_words):
+                            same = same and masks[r, w] == p_arena[p * n_words + w]
+                        if same:
+                            last = p
+                            break
+                    free_slot = (free_slot + np.uint64(1)) & slot_mask
+            if last >= 0:
+                sig_begin, sig_end = p_sig_ptr[last], p_sig_ptr[last + 1]
+            else:
+                # A new pattern. Its missing variables ascend and parents come before children, so a backward sweep
+                # knows each child's relevance in time: missing, and no child relevant, is barren.
                 n_missing = 0
-                for j in range(missable.shape[0]):
-                    if (masks[r, j >> 6] >> np.uint64(j & 63)) & np.uint64(1):
-                        missing[n_missing] = missable[j]
-                        is_missing[missable[j]] = True
-                        n_missing += 1
-                n_components = _components(
-                    is_missing, missing, n_missing, drop_barren, by_row, n_variables, family_ptr, members,
-                    incidence_ptr, incidence, relevant, variable_mark, family_mark, stack, items, lengths,
-                )  # fmt: skip
-                for k in range(n_missing):
-                    is_missing[missing[k]] = False
-                first_sig = n_pattern_sigs
-                p_sig = _grow(p_sig, n_pattern_sigs + n_components)
-                at = 0
-                for c in range(n_components):
-                    n_items = lengths[c, 0] + lengths[c, 1] + lengths[c, 2]
-                    tag = lengths[c, 0] * (n_families + 1) + lengths[c, 1]
-                    h2 = _mix(np.uint64(11), tag)
-                    for k in range(n_items):
-                        h2 = _mix(h2, items[at + k])
-                    s = _find(s_slots, s_hash, h2, s_ptr, s_arena, items[at : at + n_items], n_items, s_tag, tag)
+                for w in range(n_words):
+                    m = masks[r, w]
+                    j = 64 * w
+                    while m != 0:
+                        if m & np.uint64(255) == 0:
+                            m >>= np.uint64(8)
+                            j += 8
+                            continue
+                        if m & np.uint64(1):
+                            missing[n_missing] = missable[j]
+                            is_missing[missable[j]] = True
+                            n_missing += 1
+                        m >>= np.uint64(1)
+                        j += 1
+                for k in range(n_missing - 1, -1, -1):
+                    v = missing[k]
+                    keep = not drop_barren
+                    for j in range(incidence_ptr[v], incidence_ptr[v + 1]):
+                        if keep:
+                            break
+                        child = members[family_ptr[incidence[j] + 1] - 1]
+                        if child != v:
+                            keep = (not is_missing[child]) or relevant[child]
+                    relevant[v] = keep
+                sig_begin = n_pattern_sigs
+                sig_end = sig_begin
+                row_stamp = stamp
+                k = 0
+                while k < n_missing or (by_row and k == n_missing and sig_end == sig_begin):
+                    n_hidden, n_tied, at = 0, 0, 0
+                    h2 = np.uint64(0)
+                    if k < n_missing:
+                        root = missing[k]
+                        if not relevant[root] or variable_stamp[root] > row_stamp:
+                            k += 1
+                            continue
+                        stamp += 1
+                        hidden[0] = root
+                        variable_stamp[root] = stamp
+                        n_hidden = 1
+                        if by_row:
+                            for j in range(k + 1, n_missing):
+                                if relevant[missing[j]]:
+                                    hidden[n_hidden] = missing[j]
+                                    variable_stamp[missing[j]] = stamp
+                                    n_hidden += 1
+                    else:
+                        stamp += 1
+                    k += 1
+                    # The list is never popped: once it is worked off it holds the whole component. The hash is a sum,
+                    # so that it does not depend on the order in which members are met.
+                    while at < n_hidden:
+                        v = hidden[at]
+                        at += 1
+                        h2 += _mix(np.uint64(3), v)
+                        for j in range(incidence_ptr[v], incidence_ptr[v + 1]):
+                            f = incidence[j]
+                            if family_stamp[f] == stamp:
+                                continue
+                            child = members[family_ptr[f + 1] - 1]
+                            if is_missing[child] and not relevant[child]:
+                                continue
+                            family_stamp[f] = stamp
+                            tied[n_tied] = f
+                            n_tied += 1
+                            h2 += _mix(np.uint64(5), f)
+                            for m2 in range(family_ptr[f], family_ptr[f + 1]):
+                                u = members[m2]
+                                if is_missing[u] and variable_stamp[u] != stamp:
+                                    variable_stamp[u] = stamp
+                                    hidden[n_hidden] = u
+                                    n_hidden += 1
+                    if by_row:
+                        for j in range(n_missing):
+                            h2 += _mix(np.uint64(9), missing[j])
+                    h2 = _mix(h2, n_hidden)
+                    slot_mask = np.uint64(s_slots.shape[0] - 1)
+                    place = h2 & slot_mask
+                    s = -1
+                    while s_slots[place] >= 0:
+                        t = s_slots[place]
+                        if s_hash[t] == h2 and s_hidden[t] == n_hidden and s_families[t] == n_tied:
+                            equal = True
+                            lo = s_ptr[t]
+                            for j in range(lo, lo + n_hidden):
+                                equal = equal and variable_stamp[s_arena[j]] == stamp
+                            for j in range(lo + n_hidden, lo + n_hidden + n_tied):
+                                equal = equal and family_stamp[s_arena[j]] == stamp
+                            if by_row:
+                                # The boundary is everything observed: barren variables tell patterns apart too.
+                                equal = equal and s_ptr[t + 1] - lo - n_hidden - n_tied == n_variables - n_missing
+                                for j in range(lo + n_hidden + n_tied, s_ptr[t + 1]):
+                                    equal = equal and not is_missing[s_arena[j]]
+                            if equal:
+                                s = t
+                                break
+                        place = (place + np.uint64(1)) & slot_mask
                     if s < 0:
-                        s_slots[-1 - s] = n_signatures
                         s = n_signatures
+                        s_slots[place] = s
                         n_signatures += 1
                         s_ptr = _grow(s_ptr, n_signatures + 1)
-                        s_tag = _grow(s_tag, n_signatures)
                         s_hash = _grow(s_hash, n_signatures)
                         s_dense = _grow(s_dense, n_signatures)
-                        if n_signatures > s_split.shape[0]:
-                            wider = np.empty((2 * s_split.shape[0], 2), np.int64)
-                            wider[: s_split.shape[0]] = s_split
-                            s_split = wider
-                        s_arena = _grow(s_arena, s_ptr[s] + n_items)
-                        s_arena[s_ptr[s] : s_ptr[s] + n_items] = items[at : at + n_items]
-                        s_ptr[s + 1] = s_ptr[s] + n_items
-                        s_tag[s] = tag
+                        s_hidden = _grow(s_hidden, n_signatures)
+                        s_families = _grow(s_families, n_signatures)
+                        s_arena = _grow(s_arena, s_ptr[s] + n_hidden + n_tied + max(n_variables, members.shape[0]))
+                        end = s_ptr[s]
+                        for j in range(n_hidden):
+                            s_arena[end + j] = hidden[j]
+                        _sort(s_arena, end, end + n_hidden)
+                        end += n_hidden
+                        for j in range(n_tied):
+                            s_arena[end + j] = tied[j]
+                        _sort(s_arena, end, end + n_tied)
+                        end += n_tied
+                        first = end
+                        if by_row:
+                            for v in range(n_variables):
+                                if not is_missing[v]:
+                                    s_arena[end] = v
+                                    end += 1
+                        else:
+                            for j in range(n_tied):
+                                for m2 in range(family_ptr[tied[j]], family_ptr[tied[j] + 1]):
+                                    u = members[m2]
+                                    if not is_missing[u] and variable_stamp[u] != stamp:
+                                        variable_stamp[u] = stamp
+                                        s_arena[end] = u
+                                        end += 1
+                            _sort(s_arena, first, end)
+                        s_ptr[s + 1] = end
                         s_hash[s] = h2
-                        s_split[s, 0] = lengths[c, 0]
-                        s_split[s, 1] = lengths[c, 1]
+                        s_hidden[s] = n_hidden
+                        s_families[s] = n_tied
                         size = 1
-                        for k in range(at + lengths[c, 0] + lengths[c, 1], at + n_items):
+                        for j in range(first, end):
                             if size <= DENSE:
-                                size *= cardinalities[items[k]]
+                                size *= cardinalities[s_arena[j]]
                         s_dense[s] = -1
                         if size <= DENSE and n_dense + size <= DENSE_TOTAL:
                             s_dense[s] = n_dense
@@ -381,19 +377,18 @@ def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, member
                             n_dense += size
                         if 2 * n_signatures > s_slots.shape[0]:
                             s_slots = _new_slots(2 * s_slots.shape[0], s_hash, n_signatures)
-                    p_sig[first_sig + c] = s
-                    at += n_items
-                sig_begin, sig_end = first_sig, first_sig + n_components
+                    p_sig = _grow(p_sig, sig_end + 1)
+                    p_sig[sig_end] = s
+                    sig_end += 1
+                for k in range(n_missing):
+                    is_missing[missing[k]] = False
                 if n_patterns < MAX_PATTERNS:
-                    p_slots[-1 - last] = n_patterns
-                    p_ptr = _grow(p_ptr, n_patterns + 2)
-                    p_tag = _grow(p_tag, n_patterns + 1)
+                    p_slots[free_slot] = n_patterns
                     p_hash = _grow(p_hash, n_patterns + 1)
                     p_sig_ptr = _grow(p_sig_ptr, n_patterns + 2)
                     p_arena = _grow(p_arena, (n_patterns + 1) * n_words)
-                    p_arena[n_patterns * n_words : (n_patterns + 1) * n_words] = masks[r]
-                    p_ptr[n_patterns + 1] = (n_patterns + 1) * n_words
-                    p_tag[n_patterns] = 0
+                    for w in range(n_words):
+                        p_arena[n_patterns * n_words + w] = masks[r, w]
                     p_hash[n_patterns] = h
                     p_sig_ptr[n_patterns + 1] = sig_end
                     n_pattern_sigs = sig_end
@@ -401,12 +396,10 @@ def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, member
                     n_patterns += 1
                     if 2 * n_patterns > p_slots.shape[0]:
                         p_slots = _new_slots(2 * p_slots.shape[0], p_hash, n_patterns)
-            else:
-                sig_begin, sig_end = p_sig_ptr[last], p_sig_ptr[last + 1]
             weight = weights[begin + r] if weighted else weights.dtype.type(1)
             for k in range(sig_begin, sig_end):
                 s = p_sig[k]
-                lo = s_ptr[s] + s_split[s, 0] + s_split[s, 1]
+                lo = s_ptr[s] + s_hidden[s] + s_families[s]
                 n_values = s_ptr[s + 1] - lo
                 if s_dense[s] >= 0:
                     key = 0
@@ -420,19 +413,32 @@ def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, member
                     x = codes[columns[s_arena[lo + j]], begin + r]
                     values[j] = x
                     h = _mix(h, x)
-                i = _find(i_slots, i_hash, h, i_ptr, i_arena, values, n_values, i_tag, s)
+                slot_mask = np.uint64(i_slots.shape[0] - 1)
+                place = h & slot_mask
+                i = -1
+                while i_slots[place] >= 0:
+                    t = i_slots[place]
+                    if i_hash[t] == h and i_tag[t] == s:
+                        equal = True
+                        for j in range(n_values):
+                            equal = equal and i_arena[i_ptr[t] + j] == values[j]
+                        if equal:
+                            i = t
+                            break
+                    place = (place + np.uint64(1)) & slot_mask
                 if i >= 0:
                     i_count[i] += weight
                     continue
-                i_slots[-1 - i] = n_instances
                 i = n_instances
+                i_slots[place] = i
                 n_instances += 1
                 i_ptr = _grow(i_ptr, n_instances + 1)
                 i_tag = _grow(i_tag, n_instances)
                 i_hash = _grow(i_hash, n_instances)
                 i_count = _grow(i_count, n_instances)
                 i_arena = _grow(i_arena, i_ptr[i] + n_values)
-                i_arena[i_ptr[i] : i_ptr[i] + n_values] = values[:n_values]
+                for j in range(n_values):
+                    i_arena[i_ptr[i] + j] = values[j]
                 i_ptr[i + 1] = i_ptr[i] + n_values
                 i_tag[i] = s
                 i_hash[i] = h
@@ -444,7 +450,7 @@ def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, member
     for s in range(n_signatures):
         if s_dense[s] < 0:
             continue
-        lo = s_ptr[s] + s_split[s, 0] + s_split[s, 1]
+        lo = s_ptr[s] + s_hidden[s] + s_families[s]
         n_values = s_ptr[s + 1] - lo
         size = 1
         for j in range(n_values):
@@ -466,9 +472,12 @@ def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, member
             i_ptr[i + 1] = i_ptr[i] + n_values
             i_tag[i] = s
             i_count[i] = dense[s_dense[s] + key]
+    split = np.empty((n_signatures, 2), np.int64)
+    split[:, 0] = s_hidden[:n_signatures]
+    split[:, 1] = s_families[:n_signatures]
     return (
-        s_arena[: s_ptr[n_signatures]].copy(), s_ptr[: n_signatures + 1].copy(), s_split[:n_signatures].copy(),
-        i_tag[:n_instances].copy(), i_ptr[: n_instances + 1].copy(), i_arena[: i_ptr[n_instances]].copy(),
+        s_arena[: s_ptr[n_signatures]].copy(), s_ptr[: n_signatures + 1].copy(), split,
+        i_tag[:n_instances].astype(np.int64), i_ptr[: n_instances + 1].copy(), i_arena[: i_ptr[n_instances]].copy(),
         i_count[:n_instances].copy(),
     )  # fmt: skip
 

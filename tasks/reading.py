@@ -466,14 +466,14 @@ def _readable(path: str) -> Iterator[None]:
     """Failures of file systems and of Arrow's readers, as one line that names the file."""
     try:
         yield
-    except pa.ArrowMemoryError:
+    except (BadInputError, pa.ArrowMemoryError):
         raise
     except FileNotFoundError as error:
         raise BadInputError(f"{path}: no such file") from error
-    except ImportError as error:
-        raise BadInputError(f"{path}: {_first_line(error)}") from error
     except (OSError, EOFError, pa.ArrowException) as error:
         raise BadInputError(f"{path}: can't be read as Parquet: {_first_line(error)}") from error
+    except (ImportError, ValueError) as error:  # fsspec, of a protocol that it or this installation does not have
+        raise BadInputError(f"{path}: {_first_line(error)}") from error
 
 
 def _first_line(error: BaseException) -> str:
@@ -715,9 +715,10 @@ class _Weights:
             row = 0 if types.is_null(chunk.type) else int(np.argmin(valid))
             raise BadInputError(f"{where.value(None, row)} is no weight: expected a number in every row")
         dtype = np.dtype(weight_kind(chunk.type))
-        with _readable(where.source):
-            values = _buffers(_as_number(chunk, dtype))[0]
+        values = _buffers(_as_number(chunk, dtype))[0]
         bad = (values < 0) | ~np.isfinite(values)
+        if values.dtype == np.uint64:
+            bad = values > np.iinfo(np.int64).max
         if bad.any():
             row = int(np.argmax(bad))
             raise BadInputError(
@@ -731,7 +732,9 @@ class _Weights:
 def _as_number(chunk: pa.Array, dtype: np.dtype[Any]) -> pa.Array:
     if types.is_float16(chunk.type):
         chunk = chunk.cast(pa.float32())
-    return chunk.cast(pa.int64() if dtype == np.int64 else pa.float64())
+    if dtype == np.int64:
+        return chunk if types.is_uint64(chunk.type) else chunk.cast(pa.int64())
+    return chunk.cast(pa.float64())
 
 
 def weight_kind(arrow_type: pa.DataType) -> str | None:

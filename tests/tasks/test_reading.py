@@ -1,6 +1,8 @@
 """Reading: what a partition holds, against a plain-Python oracle, and every way in which it can be wrong."""
 
+import itertools
 import pickle
+import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -147,7 +149,7 @@ def test_a_float_that_is_not_whole_names_the_row(path, value):
     ids=lambda c: str(c.type),
 )
 def test_types_that_hold_no_states(column):
-    message = rf"a table: column 'x' has type .*{str(column.type).split('[')[0].split('<')[0].split('(')[0]}.*: expected strings"
+    message = rf"a table: column 'x' has type {re.escape(str(column.type))}: expected strings"
     with pytest.raises(BadInputError, match=message):
         codes_of(in_memory(column))
     with pytest.raises(BadInputError, match=message):
@@ -271,7 +273,7 @@ def test_part_of_a_file(path):
 def test_any_chunks_and_offsets_give_the_oracles_codes(values, cuts, start, n_states, encode):
     states = ("a", "b", "c", *(f"s{k}" for k in range(n_states - 3)))
     bounds = [0, *sorted(min(c, len(values)) for c in cuts), len(values)]
-    chunks = [pa.array(values, pa.string()).slice(a, b - a) for a, b in zip(bounds, bounds[1:], strict=False)]
+    chunks = [pa.array(values, pa.string()).slice(a, b - a) for a, b in itertools.pairwise(bounds)]
     if encode:
         chunks = [c.dictionary_encode() for c in chunks]
     part = in_memory(chunks)
