@@ -269,13 +269,15 @@ def observability(dataset: Dataset, scans: Sequence[PartitionScan] | None = None
     )
 
 
-def states_from_scans(scans: Sequence[PartitionScan]) -> dict[str, tuple[State, ...]]:
+def states_from_scans(variables: Sequence[str], scans: Sequence[PartitionScan]) -> dict[str, tuple[State, ...]]:
     """The states of variables that the network does not name, from the whole dataset.
 
     Parameters
     ----------
+    variables : sequence of str
+        Columns whose values every scan was asked for.
     scans : sequence of PartitionScan
-        One a partition, all asked for the values of the same columns.
+        One a partition.
 
     Returns
     -------
@@ -289,7 +291,7 @@ def states_from_scans(scans: Sequence[PartitionScan]) -> dict[str, tuple[State, 
         A column's kind differs between partitions.
     """
     states: dict[str, tuple[State, ...]] = {}
-    for name in scans[0].values if scans else ():
+    for name in variables:
         _merged_kind(name, ((s.kinds[name], s.name) for s in scans))
         # Of one kind by now, so they compare.
         values: list[Any] = sorted(set().union(*(s.values[name] for s in scans)))
@@ -343,6 +345,12 @@ def _check_type(job: _Job, name: str, arrow_type: pa.DataType, where: str) -> st
     if kind is None:
         raise BadInputError(unsupported(where, name, arrow_type))
     return kind
+
+
+def _check_weight_nulls(weight: str, null_count: int | None, where: str) -> None:
+    """An error where a null is known of; what isn't known yet is met when the weights are read."""
+    if null_count:
+        raise BadInputError(f"{where}: weight column {weight!r} has {null_count} nulls: expected a number in every row")
 
 
 def _merged_kind(name: str, kinds: Iterable[tuple[str, str]]) -> str:
@@ -411,8 +419,10 @@ def _open_table(table: pa.Table, name: str, job: _Job, all_names: Sequence[str] 
     table = table.select(needed)
     kinds = {n: _check_type(job, n, table.schema.field(n).type, name) for n in needed}
     _no_rows(name, table.num_rows)
-    nulls = {n: _null_count(table.column(n)) for n in needed if n != job.weight}
     columns = tuple(n for n in needed if n != job.weight)
+    nulls = {n: _null_count(table.column(n)) for n in columns}
+    if job.weight is not None:
+        _check_weight_nulls(job.weight, _null_count(table.column(job.weight)), name)
     return Dataset(
         name=name,
         variables=job.variables,
@@ -509,8 +519,12 @@ def _open_parquet(data: Any, job: _Job, storage_options: tuple[tuple[str, object
         for n in needed
     }
     nulls: dict[str, int | None] = {}
-    for n in columns:
-        counts = [f.file.rows if value_kind(f.types[n]) == "null" else f.null_counts[n] for f in footers]
+    for n in needed:
+        counts = [f.file.rows if pa.types.is_null(f.types[n]) else f.null_counts[n] for f in footers]
+        if n == job.weight:
+            for f, count in zip(footers, counts, strict=True):
+                _check_weight_nulls(job.weight, count, f.file.path)
+            continue
         known = [c for c in counts if c is not None]
         nulls[n] = sum(known) if len(known) == len(counts) else None
     return Dataset(

@@ -368,6 +368,20 @@ def test_ctrl_c_leaves_one_line_and_no_files(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("delay", [0.0, 0.5, 1.0])
+def test_ctrl_c_during_the_start_of_a_cluster_is_one_line_too(tmp_path, chain, rows, delay):
+    # As a terminal sends it: to every process of the job, workers included.
+    process = command("learn", chain, rows, "--output", tmp_path / "out", "--workers", 2, start_new_session=True)
+    time.sleep(1.0 + delay)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert "Traceback" not in err
+    # A fast machine may be done by then.
+    assert process.returncode in (0, 130), err
+    assert (tmp_path / "out").exists() == (process.returncode == 0)
+
+
 def test_a_reader_that_goes_away_is_no_matter(tmp_path, chain):
     process = command("simulate", chain, tmp_path / "out", "--rows", 10)
     process.stdout.close()

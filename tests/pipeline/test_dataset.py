@@ -323,6 +323,14 @@ def test_the_weight_column(tmp_path):
         open_dataset(tmp_path, XY, weight="w")
 
 
+def test_nulls_among_the_weights_are_known_from_the_footer(tmp_path):
+    for column, nulls in ((pa.array([1, None, None]), 2), (pa.nulls(3), 3)):
+        table = pa.table({"x": ["a", "b", "a"], "w": column})
+        for data in (table, write(tmp_path / "a.parquet", table)):
+            with pytest.raises(BadInputError, match=f"weight column 'w' has {nulls} nulls: expected a number in every"):
+                open_dataset(data, XY, weight="w")
+
+
 def test_arrow_tables(directory):
     table = pq.read_table(directory / "deep" / "b.parq")
     for data in (table, table.combine_chunks().to_batches()[0]):
@@ -387,7 +395,7 @@ def test_dask_frames():
     assert dataset.needs_scan == ("x", "y")
     scans = run(dataset, scan_partition, names=("x", "y"), want_values=frozenset("xy"), weight="w")
     assert observability(dataset, scans).missing == {"x": 1, "y": 0, "z": 5}
-    assert states_from_scans(scans) == {"x": ("a", "b"), "y": (1, 2, 3)}
+    assert states_from_scans(("x", "y"), scans) == {"x": ("a", "b"), "y": (1, 2, 3)}
     columns = (Column("y", (1, 2, 3)), Column("x", ("a", "b")))
     codes = [p.codes for p in run(dataset, read_partition, columns=columns)]
     assert np.hstack(codes).tolist() == [[0, 1, 2, 2, 1], [0, 1, -1, 0, 1]]
@@ -425,7 +433,7 @@ def test_partitions_of_a_dask_frame_may_not_differ_in_kind():
         dataset = open_dataset(whole, XY)
         scans = run(dataset, scan_partition, names=("x",), want_values=frozenset("x"))
     message = "column 'x' holds strings in Dask DataFrame, partition 0 and integers in Dask DataFrame, partition 1"
-    for check in (lambda: observability(dataset, scans), lambda: states_from_scans(scans)):
+    for check in (lambda: observability(dataset, scans), lambda: states_from_scans(("x",), scans)):
         with pytest.raises(BadInputError, match=message):
             check()
 
@@ -446,8 +454,8 @@ def test_states_are_the_union_in_order(tmp_path):
     scans = scans_of(dataset, dataset.columns, "ibsfn")
     expected = {"i": (-1, 2, 10), "b": (False, True), "s": ("10", "B", "a", "é"), "f": (1, 2, 10)}
     for order in (scans, scans[::-1]):
-        assert states_from_scans(order) == expected
-    assert states_from_scans([]) == {}
+        assert states_from_scans(dataset.columns, order) == expected
+    assert states_from_scans((), []) == {}
 
 
 @given(
