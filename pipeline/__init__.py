@@ -28,7 +28,7 @@ _HOMES = {
     "PgmError": "tasks.errors",
     "TooLargeError": "tasks.errors",
 }
-__all__ = list(_HOMES)  # noqa: PLE0604
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

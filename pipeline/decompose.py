@@ -99,6 +99,4 @@ def decompose(
                 families=[[*(local[p] for p in network.parents[i]), local[i]] for i in component],
             )
         )
-    return Decomposition(
-        tuple(sub_networks), tuple(network.variables[i] for i in range(n) if pruned[i])
-    )
+    return Decomposition(tuple(sub_networks), tuple(network.variables[i] for i in range(n) if pruned[i]))

@@ -86,7 +86,8 @@ def run_demo(output: str | None, rows: int) -> None:
         print(f"   half the entries missing in {', '.join(simulation.missing_variables)}")
         print("\n2. plan", flush=True)
         print(plan(truth, data))
-        print("\n3. learn, on a local Dask cluster", flush=True)
+        print("\n3. learn, on a local Dask cluster")
+        print("   its workers compile the kernels first: half a minute once, no time when run again", flush=True)
         # Two processes show what there is to show, and keep the demonstration small on large machines.
         with connect("local", min(2, os.cpu_count() or 1)) as client:
             print(f"   dashboard: {client.dashboard_link}", flush=True)

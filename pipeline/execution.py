@@ -26,7 +26,7 @@ class Executor(Protocol):
     overhead: float
     allowed_bytes: int
 
-    def warm_up(self) -> None:
+    def warm_up(self, code_type: str = "int8", weight_type: str = "int64") -> None:
         """Compile the kernels wherever tasks will run, so that no stage pays for it."""
         ...
 
@@ -34,7 +34,9 @@ class Executor(Protocol):
         """The results behind handles."""
         ...
 
-    def persist(self, graph: Graph, keys: Sequence[Any], progress: Progress | None = None, watch: str = "") -> list[Any]:
+    def persist(
+        self, graph: Graph, keys: Sequence[Any], progress: Progress | None = None, watch: str = ""
+    ) -> list[Any]:
         """Compute and keep: one handle a key. Progress counts the finished tasks whose keys begin with `watch`."""
         ...
 
@@ -55,7 +57,7 @@ def _watched(graph: Graph, watch: str) -> int:
     return sum(1 for key in graph if key_split(key) == watch)
 
 
-class _Count(Callback):  # type: ignore[misc]
+class _Count(Callback):
     """Report finished tasks of one stage to a progress function."""
 
     def __init__(self, graph: Graph, progress: Progress, watch: str) -> None:
@@ -79,9 +81,9 @@ class LocalExecutor:
         self.n_threads = n_threads or dask.system.CPU_COUNT
         self.allowed_bytes = int(USABLE_SHARE * _available_memory() / self.n_threads)
 
-    def warm_up(self) -> None:
+    def warm_up(self, code_type: str = "int8", weight_type: str = "int64") -> None:
         """See `Executor.warm_up`."""
-        warm_up()
+        warm_up(code_type, weight_type)
 
     def fetch(self, handles: Sequence[Any]) -> list[Any]:
         """See `Executor.fetch`."""
@@ -126,15 +128,17 @@ class ClusterExecutor:
         limits = [w["memory_limit"] / max(w["nthreads"], 1) for w in workers.values() if w.get("memory_limit")]
         self.allowed_bytes = int(USABLE_SHARE * min(limits, default=_available_memory() / self.n_threads))
 
-    def warm_up(self) -> None:
+    def warm_up(self, code_type: str = "int8", weight_type: str = "int64") -> None:
         """See `Executor.warm_up`."""
-        self.client.run(warm_up)
+        self.client.run(_warm_up_aside, code_type, weight_type)
 
     def fetch(self, handles: Sequence[Any]) -> list[Any]:
         """See `Executor.fetch`."""
         return list(self.client.gather(list(handles)))
 
-    def persist(self, graph: Graph, keys: Sequence[Any], progress: Progress | None = None, watch: str = "") -> list[Any]:
+    def persist(
+        self, graph: Graph, keys: Sequence[Any], progress: Progress | None = None, watch: str = ""
+    ) -> list[Any]:
         """See `Executor.persist`."""
         from distributed import wait
 
@@ -184,6 +188,13 @@ class ClusterExecutor:
     def collect(self, function: Callable[..., Any], argument_lists: Sequence[tuple[Any, ...]]) -> list[Any]:
         """See `Executor.collect`."""
         return list(self.client.gather([self.client.submit(function, *a, pure=False) for a in argument_lists]))
+
+
+async def _warm_up_aside(code_type: str, weight_type: str) -> None:
+    """Warm up in a thread: compiling takes seconds, during which a worker must go on answering."""
+    import asyncio
+
+    await asyncio.to_thread(warm_up, code_type, weight_type)
 
 
 def make_executor(client: Any = None) -> Executor:

@@ -1,7 +1,7 @@
 """The data pass as one Dask graph; nothing here computes anything.
 
-    read-partition ──► project (a group of sub-networks) ──► merge-counts (tree) ──► compile ──► measure
-        a part             parts x groups                       by group             by group    to the driver
+read-partition ──► project (a group of sub-networks) ──► merge-counts (tree) ──► compile ──► measure
+    a part             parts x groups                       by group             by group    to the driver
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def data_pass(
     for g, group in enumerate(groups):
         scopes = f"scopes-{token}-{g}"
         graph[scopes] = group
-        level = []
+        level: list[Any] = []
         for i in range(len(part_keys)):
             key = ("project-" + token, g, i)
             graph[key] = (project, ("read-partition-" + token, i), scopes)
@@ -118,9 +118,9 @@ def data_pass(
         while len(level) > 1 or depth == 0:
             above = []
             for i in range(0, len(level), SPLIT_EVERY):
-                key = ("merge-counts-" + token, g, depth, i // SPLIT_EVERY)
-                graph[key] = (merge, level[i : i + SPLIT_EVERY])
-                above.append(key)
+                merged = ("merge-counts-" + token, g, depth, i // SPLIT_EVERY)
+                graph[merged] = (merge, level[i : i + SPLIT_EVERY])
+                above.append(merged)
             level, depth = above, depth + 1
         graph[("compile-" + token, g)] = (compile_group, level[0], scopes)
         graph[("measure-" + token, g)] = (sizes, ("compile-" + token, g), scopes)

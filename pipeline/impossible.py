@@ -9,7 +9,9 @@ from tasks.projection import find_row
 from tasks.reading import ParquetPart, TablePart, open_parquet
 
 
-def in_words(error: ImpossibleDataError, job: Job, reading: Reading, parameters: str, remedy: str = "") -> ImpossibleDataError:
+def in_words(
+    error: ImpossibleDataError, job: Job, reading: Reading, parameters: str, remedy: str = ""
+) -> ImpossibleDataError:
     """The error with state names in place of numbers, and the first such row of the data.
 
     Parameters

@@ -1,6 +1,6 @@
 """`learn`: the job from end to end.
 
-    network, data ──► plan ──► data pass ──► solve ──► assemble ──► files
+network, data ──► plan ──► data pass ──► solve ──► assemble ──► files
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipeline.graph import DataPass, data_pass
 from pipeline.impossible import in_words
 from pipeline.network import Network
 from pipeline.output import check_output, write_result
-from pipeline.planning import Job, make_job
+from pipeline.planning import make_job
 from pipeline.result import LearnResult, assemble
 from pipeline.solving import solve_all
 from pipeline.stages import Reading
@@ -111,19 +111,33 @@ def learn(
         raise BadInputError(f"start: expected 'random' or 'network', found {start!r}")
     path = None if output is None else check_output(output, overwrite)
     executor = make_executor(client)
-    executor.warm_up()
-    clock.lap("start")
     job = make_job(
-        network, data, weight, missing_tokens, decompose=decompose, drop_barren=drop_barren, executor=executor, progress=progress
+        network,
+        data,
+        weight,
+        missing_tokens,
+        decompose=decompose,
+        drop_barren=drop_barren,
+        executor=executor,
+        progress=progress,
     )
     settings = Settings(prior, seed, restarts, tolerance, max_iterations, executor.allowed_bytes)
     starts = None
     if start == "network":
         starts = [start_parameters(job.network, s) for s in job.decomposition.sub_networks]
     clock.lap("plan")
+    # Compiling is no part of the work: it happens once a machine.
+    executor.warm_up(*job.kernel_types)
+    clock.lap("compile")
     reading = Reading(job.columns, weight, tuple(job.dataset.missing_tokens))
     passed = data_pass(
-        job.dataset, reading, job.decomposition.sub_networks, job.groups, drop_barren, not decompose, executor.allowed_bytes
+        job.dataset,
+        reading,
+        job.decomposition.sub_networks,
+        job.groups,
+        drop_barren,
+        not decompose,
+        executor.allowed_bytes,
     )
     prepared, measured = run_pass(executor, passed, progress)
     clock.lap("count")
@@ -138,7 +152,9 @@ def learn(
         remedy = "mend the zeros in its tables or the data, or start at random"
         raise in_words(error, job, reading, parameters, remedy) from None
     clock.lap("solve")
-    sizes: dict[int, Size] = {k: size for m, g in zip(passed.members, by_group, strict=True) for k, size in zip(m, g, strict=True)}
+    sizes: dict[int, Size] = {
+        k: size for m, g in zip(passed.members, by_group, strict=True) for k, size in zip(m, g, strict=True)
+    }
     learned, expected, records, unlearnable = assemble(job, solved, [sizes[k] for k in range(len(sizes))])
     log_likelihood = math.fsum(r.log_likelihood for r in records)
     distinct = [r.distinct_rows for r in records]
@@ -162,9 +178,9 @@ def learn(
         "ignored_columns": list(job.dataset.ignored_columns),
         "unlearnable": unlearnable,
         "settings": {
-            "prior": prior, "restarts": restarts, "seed": seed, "tolerance": tolerance, "max_iterations": max_iterations,
-            "start": start, "drop_barren": drop_barren, "weight": weight, "missing_tokens": list(job.dataset.missing_tokens),
-            "decompose": decompose,
+            "prior": prior, "restarts": restarts, "seed": seed, "tolerance": tolerance,
+            "max_iterations": max_iterations, "start": start, "drop_barren": drop_barren, "weight": weight,
+            "missing_tokens": list(job.dataset.missing_tokens), "decompose": decompose,
         },
         "seconds": {},
         "versions": _versions(),

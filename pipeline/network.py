@@ -75,15 +75,21 @@ class Network:
         members = [*self.parents[i], i]
         cardinalities = [len(s) if (s := self.states[j]) is not None else -1 for j in members]
         if list(table.shape) != cardinalities:
-            raise BadInputError(f"{where} has shape {table.shape}, expected {tuple(cardinalities)} (parents, then itself)")
+            raise BadInputError(
+                f"{where} has shape {table.shape}, expected {tuple(cardinalities)} (parents, then itself)"
+            )
         good = np.isfinite(table) & (table >= 0)
         if not good.all():
-            raise BadInputError(f"{where} has an entry {float(table[~good][0])!r}: probabilities are finite and not negative")
+            raise BadInputError(
+                f"{where} has an entry {float(table[~good][0])!r}: probabilities are finite and not negative"
+            )
         sums = table.sum(axis=-1)
         off = np.abs(sums - 1) > SUM_TOLERANCE
         if off.any():
             at = tuple(int(k) for k in np.argwhere(off)[0])
-            given = ", ".join(f"{self.variables[p]}={self._states(p)[k]}" for p, k in zip(self.parents[i], at, strict=True))
+            given = ", ".join(
+                f"{self.variables[p]}={self._states(p)[k]}" for p, k in zip(self.parents[i], at, strict=True)
+            )
             raise BadInputError(f"{where} sums to {sums[at]:.6g}, not to 1{', given ' + given if given else ''}")
 
     def _states(self, i: int) -> tuple[State, ...]:

@@ -31,17 +31,23 @@ def check_output(output: str | os.PathLike[str], overwrite: bool) -> Path:
     """
     text = os.fsdecode(output)
     if "://" in text:
-        raise BadInputError(f"output {text}: expected a local directory, found a URL; write locally, then copy it there")
+        raise BadInputError(
+            f"output {text}: expected a local directory, found a URL; write locally, then copy it there"
+        )
     path = Path(text).absolute()
     if path.exists() or path.is_symlink():
         if not path.is_dir():
             raise BadInputError(f"output {text} exists and is not a directory; name another")
         names = {p.name for p in path.iterdir()}
         if names and not overwrite:
-            raise BadInputError(f"output {text} exists; name another directory, or replace it with --overwrite (overwrite=True)")
+            raise BadInputError(
+                f"output {text} exists; name another directory, or replace it with --overwrite (overwrite=True)"
+            )
         # A slip of the hand must not cost somebody a home directory.
         if names and "report.json" not in names:
-            raise BadInputError(f"output {text} holds other files than a learned network; --overwrite replaces only those")
+            raise BadInputError(
+                f"output {text} holds other files than a learned network; --overwrite replaces only those"
+            )
     parent = path.parent
     while not parent.exists():
         parent = parent.parent

@@ -15,6 +15,7 @@ from pipeline.execution import Executor, Progress, make_executor
 from pipeline.graph import group_sub_networks, scan_graph
 from pipeline.network import Network
 from pipeline.networks import load_network
+from tasks.codes import code_dtype
 from tasks.elimination import compile_programs
 from tasks.errors import BadInputError, TooLargeError
 from tasks.inference import MAX_PARTIALS
@@ -108,10 +109,10 @@ class Plan:
     def __str__(self) -> str:
         complete = [s for s in self.sub_networks if s.method == "closed form"]
         rest = sorted((s for s in self.sub_networks if s.method != "closed form"), key=lambda s: -len(s.variables))
+        n_variables = len(self.always_observed + self.partly_observed + self.hidden)
         tasks = ", ".join(f"{n} {stage}" for stage, n in self.tasks.items())
         lines = [
-            f"network          {self.network}: {_count(len(self.always_observed + self.partly_observed + self.hidden), 'variable')}, "
-            f"{self.parameters:,} parameters",
+            f"network          {self.network}: {_count(n_variables, 'variable')}, {self.parameters:,} parameters",
             f"dataset          {self.rows:,} rows in {_count(self.files, 'file')}, {_count(self.parts, 'part')}, "
             f"{_bytes(self.on_disk_bytes)} to read",
             f"always observed  {len(self.always_observed)}",
@@ -122,12 +123,12 @@ class Plan:
             f"tasks            {tasks} on {_count(self.threads, 'thread')}",
             f"memory           {_bytes(self.projected_bytes)} a thread at least, {_bytes(self.allowed_bytes)} allowed",
             "",
-            f"{_count(len(self.sub_networks), 'independent sub-network')}: {len(complete)} complete (closed form, no iteration), "
-            f"{len(rest)} with missing values (EM)",
+            f"{_count(len(self.sub_networks), 'independent sub-network')}: {len(complete)} complete (closed form, no "
+            f"iteration), {len(rest)} with missing values (EM)",
         ]
         if rest:
             shown = rest[:20]
-            lines.append(f"{'learned':>8} {'hidden':>7} {'partly':>7} {'boundary':>9} {'parameters':>11} {'rows at most':>13}  variables")
+            lines.append(" learned  hidden  partly  boundary  parameters  rows at most  variables")
             lines += [
                 f"{len(s.variables):>8} {s.hidden:>7} {s.partly_observed:>7} {len(s.boundary):>9} {s.parameters:>11,} "
                 f"{s.max_rows:>13,}  {_names(s.variables, 5)}"
@@ -168,6 +169,12 @@ class Job:
     groups: tuple[tuple[int, ...], ...]
     plan: Plan
 
+    @property
+    def kernel_types(self) -> tuple[str, str]:
+        """Types of codes and weights that the kernels will meet; a weight column may hold fractions."""
+        code = np.dtype(code_dtype(max(len(c.states) for c in self.columns))).name
+        return code, "int64" if self.dataset.weight is None else "float64"
+
 
 def plan(
     network: object,
@@ -203,7 +210,13 @@ def plan(
     Reads Parquet footers; data only where footers do not tell what is missing.
     """
     return make_job(
-        network, data, weight, missing_tokens, decompose=decompose, drop_barren=drop_barren, executor=make_executor(client)
+        network,
+        data,
+        weight,
+        missing_tokens,
+        decompose=decompose,
+        drop_barren=drop_barren,
+        executor=make_executor(client),
     ).plan
 
 
@@ -233,7 +246,9 @@ def make_job(
         scans = executor.gather(graph, keys, progress, "scan")
     seen = observability(dataset, scans)
     if unnamed:
-        net = _name_states(net, unnamed, states_from_scans([v for v in net.variables if v in unnamed and v in shown], scans or []))
+        net = _name_states(
+            net, unnamed, states_from_scans([v for v in net.variables if v in unnamed and v in shown], scans or [])
+        )
     _refuse_large_tables(net, executor)
     columns = tuple(
         Column(v, s) for v, s in zip(net.variables, net.states, strict=True) if v in shown and s is not None
@@ -245,7 +260,8 @@ def make_job(
     if planned.projected_bytes > planned.allowed_bytes:
         raise TooLargeError(
             f"learning network {net.name} needs at least {_bytes(planned.projected_bytes)} a worker thread, allowed "
-            f"{_bytes(planned.allowed_bytes)}; give the workers more memory or fewer threads, or write smaller row groups"
+            f"{_bytes(planned.allowed_bytes)}; give the workers more memory or fewer threads, or write smaller "
+            "row groups"
         )
     return Job(net, dataset, columns, seen, pieces, groups, planned)
 
@@ -279,17 +295,16 @@ def _decompose(net: Network, columns: Sequence[Column], seen: Observability, who
 
 def _refuse_large_tables(net: Network, executor: Executor) -> None:
     """Refuse tables that cannot be held, before any array of their size is made."""
-    sizes = [
-        math.prod(net.cardinalities[j] for j in [*p, i]) for i, p in enumerate(net.parents)
-    ]
+    sizes = [math.prod(net.cardinalities[j] for j in [*p, i]) for i, p in enumerate(net.parents)]
     largest = max(range(len(sizes)), key=sizes.__getitem__)
     # Counts, expected counts, parameters, prior and the solution's copy: eight bytes each.
     needed = 40 * sum(sizes)
     if needed > executor.allowed_bytes or sum(sizes) > MAX_PARAMETERS:
         raise TooLargeError(
             f"network {net.name} has {sum(sizes):,} parameters, {sizes[largest]:,} of them in the table of "
-            f"{net.variables[largest]!r} ({len(net.parents[largest])} parents): learning needs at least {_bytes(needed)}, allowed "
-            f"{_bytes(min(executor.allowed_bytes, 40 * MAX_PARAMETERS))}; merge states or remove parents"
+            f"{net.variables[largest]!r} ({len(net.parents[largest])} parents): learning needs at least "
+            f"{_bytes(needed)}, allowed {_bytes(min(executor.allowed_bytes, 40 * MAX_PARAMETERS))}; merge states or "
+            "remove parents"
         )
 
 

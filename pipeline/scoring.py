@@ -85,12 +85,14 @@ def score(
     net = load_network(network)
     for name, table in zip(net.variables, net.tables, strict=True):
         if table is None:
-            raise BadInputError(f"network {net.name} has no table for {name!r}: a score needs a network with parameters")
+            raise BadInputError(
+                f"network {net.name} has no table for {name!r}: a score needs a network with parameters"
+            )
     executor = make_executor(client)
-    executor.warm_up()
     job = make_job(
         net, data, weight, missing_tokens, decompose=True, drop_barren=True, executor=executor, progress=progress
     )
+    executor.warm_up(*job.kernel_types)
     reading = Reading(job.columns, weight, tuple(job.dataset.missing_tokens))
     passed = data_pass(
         job.dataset, reading, job.decomposition.sub_networks, job.groups, True, False, executor.allowed_bytes

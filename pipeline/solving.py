@@ -16,8 +16,20 @@ from numpy.typing import NDArray
 
 from pipeline.execution import Executor, Progress
 from pipeline.stages import Timed, counts_of, describe_instance, expect, slice_problem, solve_bundle
-from tasks.em import CONVERGED, FELL, IMPOSSIBLE_FAMILY, IMPOSSIBLE_INSTANCE, LIMIT, ROUNDING, Floats, Solution
-from tasks.em import best_of, explain, log_terms, maximise
+from tasks.em import (
+    CONVERGED,
+    FELL,
+    IMPOSSIBLE_FAMILY,
+    IMPOSSIBLE_INSTANCE,
+    LIMIT,
+    ROUNDING,
+    Floats,
+    Solution,
+    best_of,
+    explain,
+    log_terms,
+    maximise,
+)
 from tasks.inference import block_size, tree_add
 from tasks.solving import Settings, Size, random_start
 from tasks.subnetwork import SubNetwork
@@ -61,9 +73,10 @@ def assign(sizes: Sequence[Sequence[Size]], n_threads: int, overhead: float, set
     rounds = settings.restarts * min(settings.max_iterations + 1, TYPICAL_ITERATIONS)
     seconds = [[1e-9 * s.work * (rounds if s.instances else 1) for s in group] for group in sizes]
     total = sum(map(sum, seconds))
-    split, bundles = [], []
+    split: list[tuple[int, int]] = []
+    bundles: list[tuple[float, int, tuple[int, ...]]] = []
     for g, group in enumerate(sizes):
-        rest = []
+        rest: list[tuple[int, int]] = []
         for k, size in enumerate(group):
             dwarfs = seconds[g][k] > total / (2 * n_threads)
             # An iteration must be worth the exchange of parameters and counts with every worker.

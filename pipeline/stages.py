@@ -9,9 +9,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tasks.em import Solution
+from tasks.em import Solution, expected_counts
 from tasks.errors import ImpossibleDataError
-from tasks.inference import Evidence, expected_counts
+from tasks.inference import Evidence
 from tasks.projection import Projection
 from tasks.projection import merge as merge_projections
 from tasks.projection import project as project_partition

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import DTypeLike, NDArray
+
+from tasks.kernel import kernel
 
 # The one sentinel for a missing value. Every other code is a position in the variable's states.
 MISSING = -1
@@ -48,7 +49,7 @@ def translate(
     return _translate_large(values, validity, first_bit, low, table, out)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _translate_small(
     values: NDArray[Any],
     validity: NDArray[np.uint8],
@@ -92,7 +93,7 @@ def _translate_small(
     return bool(worst < MISSING)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _translate_large(
     values: NDArray[Any], validity: NDArray[np.uint8], first_bit: int, low: int, table: NDArray[Any], out: NDArray[Any]
 ) -> bool:  # pragma: no cover  (compiled)
@@ -110,7 +111,7 @@ def _translate_large(
     return bool(worst < MISSING)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _entry(value: int, low: int, n: np.uint64, valid: int) -> np.uint64:  # pragma: no cover  (compiled)
     """The table entry of a value: `n` for one out of range, `n + 1` for a null (lowest bit of `valid` is 0)."""
     # Without a branch: it would be mispredicted at every other row of a half-missing column.
@@ -118,12 +119,12 @@ def _entry(value: int, low: int, n: np.uint64, valid: int) -> np.uint64:  # prag
     return (min(np.uint64(np.int64(value) - low), n) & mask) | ((n + np.uint64(1)) & ~mask)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _nibble(word: np.uint64, entry: np.uint64) -> np.int8:  # pragma: no cover  (compiled)
     return np.int8((word >> (entry << np.uint64(2))) & np.uint64(15)) + np.int8(NOT_A_STATE)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def count_entries(
     indices: NDArray[Any], validity: NDArray[np.uint8], first_bit: int, counts: NDArray[np.int64]
 ) -> None:  # pragma: no cover  (compiled)

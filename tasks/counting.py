@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tasks.kernel import kernel
 from tasks.subnetwork import SubNetwork
 
 # Rows are taken in blocks so that a block's columns stay in the second-level cache while its families are counted.
 BLOCK = 4096
 
 
-@njit(nogil=True, cache=True)
-def _count(codes, weights, columns, may_miss, family_ptr, members, strides, bases, counts):  # type: ignore[no-untyped-def]
+@kernel
+def _count(codes, weights, columns, may_miss, family_ptr, members, strides, bases, counts):
     n_rows = codes.shape[1]
     weighted = weights.shape[0] > 0
     offsets = np.empty(BLOCK, np.int32)
@@ -57,7 +57,9 @@ def _count(codes, weights, columns, may_miss, family_ptr, members, strides, base
 
 
 def count_families(
-    codes: NDArray[np.int8] | NDArray[np.int16], weights: NDArray[np.int64] | NDArray[np.float64], sub_network: SubNetwork
+    codes: NDArray[np.int8] | NDArray[np.int16],
+    weights: NDArray[np.int64] | NDArray[np.float64],
+    sub_network: SubNetwork,
 ) -> NDArray[np.int64] | NDArray[np.float64]:
     """Count, for every free family, the rows that observe all its members.
 
@@ -76,7 +78,7 @@ def count_families(
         Counts in the layout of the sub-network's parameters, in the type of `weights`. They add up over
         partitions; the identity is a vector of zeros.
     """
-    counts = np.zeros(sub_network.n_parameters, weights.dtype)
+    counts: NDArray[Any] = np.zeros(sub_network.n_parameters, weights.dtype)
     s = sub_network
     _count(codes, weights, s.columns, s.may_miss, s.family_ptr, s.members, s.strides, s.bases, counts)
     return counts

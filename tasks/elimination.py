@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from tasks.errors import TooLargeError
 from tasks.instances import InstanceTable, _grow
+from tasks.kernel import kernel
 from tasks.subnetwork import Ints, SubNetwork
 
 # Up to this many joint states one table beats a jointree: no messages, no divisions.
@@ -79,8 +79,8 @@ class Programs:
         return total[self.cluster_ptr[1:]] - total[self.cluster_ptr[:-1]]
 
 
-@njit(cache=True, nogil=True)
-def _fill(adjacent, alive, v, neighbours):  # type: ignore[no-untyped-def]
+@kernel
+def _fill(adjacent, alive, v, neighbours):
     n = 0
     for u in range(adjacent.shape[0]):
         if alive[u] and adjacent[v, u]:
@@ -94,8 +94,9 @@ def _fill(adjacent, alive, v, neighbours):  # type: ignore[no-untyped-def]
     return missing_edges, n
 
 
-@njit(cache=True, nogil=True)
-def _compile(cardinalities, family_ptr, members, strides, hidden_ptr, hidden, sig_family_ptr, families, limit):  # type: ignore[no-untyped-def]  # fmt: skip
+@kernel
+def _compile(cardinalities, family_ptr, members, strides, hidden_ptr, hidden, sig_family_ptr, families,
+             limit):  # fmt: skip
     n_signatures = hidden_ptr.shape[0] - 1
     position = np.full(cardinalities.shape[0], -1, np.int64)
 
@@ -375,7 +376,7 @@ def compile_programs(sub_network: SubNetwork, instances: InstanceTable, allowed_
         shown = ", ".join(hidden[:8]) + (f" and {len(hidden) - 8} more" if len(hidden) > 8 else "")
         raise TooLargeError(
             f"{len(hidden)} variables are missing together ({shown}): exact inference on them needs at least "
-            f"{28 * int(entries) / 2**30:.3g} GiB, allowed {allowed_bytes / 2**30:.3g} GiB; observe some of them, drop them "
-            "from the network, or give the worker more memory"
+            f"{28 * int(entries) / 2**30:.3g} GiB, allowed {allowed_bytes / 2**30:.3g} GiB; observe some of them, drop "
+            "them from the network, or give the worker more memory"
         )
     return Programs(*arrays)

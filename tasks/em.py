@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from tasks.errors import ImpossibleDataError, LikelihoodFellError
-from tasks.inference import Evidence, _sweep, block_size, tree_add
+from tasks.inference import Evidence, block_size, sweep, tree_add
+from tasks.kernel import kernel
 from tasks.subnetwork import SubNetwork
 
 Floats = NDArray[np.float64]
@@ -59,8 +59,8 @@ class Solution:
     restarts: tuple[float, ...] = ()
 
 
-@njit(cache=True, nogil=True)
-def maximise(expected, prior, bases, child_cardinalities, theta):  # type: ignore[no-untyped-def]
+@kernel
+def maximise(expected, prior, bases, child_cardinalities, theta):
     """Equation 2.1, in place: normalise counts plus pseudo counts; the largest change of a parameter.
 
     A parent configuration without mass has no estimate and is left uniform.
@@ -79,8 +79,8 @@ def maximise(expected, prior, bases, child_cardinalities, theta):  # type: ignor
     return change
 
 
-@njit(cache=True, nogil=True)
-def log_terms(weights, theta):  # type: ignore[no-untyped-def]
+@kernel
+def log_terms(weights, theta):
     """Sum of weight times log parameter, nats, and the first parameter that is zero under a positive weight, or -1."""
     total = 0.0
     for x in range(theta.shape[0]):
@@ -91,16 +91,16 @@ def log_terms(weights, theta):  # type: ignore[no-untyped-def]
     return total, -1
 
 
-@njit(cache=True, nogil=True)
-def _em(theta, complete, prior, bases, child_cardinalities, tolerance, max_iterations, block, n_blocks, n_scratch, arrays):  # type: ignore[no-untyped-def]  # fmt: skip
-    n_instances = arrays[0].shape[0]
+@kernel
+def _em(theta, complete, prior, bases, child_cardinalities, tolerance, max_iterations, block, n_blocks, n_scratch,
+        arrays):  # fmt: skip
     expected = np.empty((n_blocks, theta.shape[0]))
     scratch, belief = np.empty(n_scratch), np.empty(n_scratch)
     history = np.empty((64, 2))
     iteration, status = 0, LIMIT
     change = np.inf
     while True:
-        likelihoods, where = _sweep(theta, expected, 0, n_instances, block, scratch, belief, arrays)
+        likelihoods, where = sweep(theta, expected, block, scratch, belief, arrays)
         if where >= 0:
             return expected[0], history[:iteration], iteration, IMPOSSIBLE_INSTANCE, where
         tree_add(expected, likelihoods)
@@ -127,6 +127,40 @@ def _em(theta, complete, prior, bases, child_cardinalities, tolerance, max_itera
         change = maximise(expected[0], prior, bases, child_cardinalities, theta)
         iteration += 1
     return expected[0], history[: iteration + 1], iteration, status, -1
+
+
+def expected_counts(evidence: Evidence, theta: Floats, block: int) -> tuple[Floats, float, int]:
+    """Expected family counts of instances under given parameters.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        The instances: a sub-network's, or an aligned run of 2^k of its blocks.
+    theta : float64 array, shape (n_parameters,)
+        Parameters; not mutated.
+    block : int
+        Instances summed in sequence, see `block_size`.
+
+    Returns
+    -------
+    expected : float64 array, shape (n_parameters,)
+    log_likelihood : float, nats
+    impossible : int
+        The first instance of probability zero, or -1; with one, the other two results mean nothing.
+
+    Notes
+    -----
+    Runs the compiled loop for no iteration, so that its machine code, and with it the last bit, is that of EM.
+    """
+    nothing = np.zeros(len(theta))
+    n_blocks = max(1, -(-len(evidence.counts) // block))
+    expected, history, _, status, where = _em(
+        theta, nothing, nothing, np.zeros(1, np.int64), np.zeros(0, np.int64), 0.0, 0, block, n_blocks,
+        evidence.scratch_size, evidence.arrays,
+    )  # fmt: skip
+    if status == IMPOSSIBLE_INSTANCE:
+        return expected, -np.inf, int(where)
+    return expected.copy(), float(history[0, 0]), -1
 
 
 def closed_form(sub_network: SubNetwork, complete: Floats, prior: Floats) -> Solution:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from tasks.elimination import Programs
 from tasks.instances import InstanceTable
+from tasks.kernel import kernel
 from tasks.subnetwork import Ints, SubNetwork
 
 TINY = 1e-250
@@ -70,9 +70,9 @@ def block_size(n_instances: int, n_parameters: int) -> int:
     return max(MIN_BLOCK, -(-n_instances // blocks))
 
 
-@njit(cache=True, nogil=True)
-def _offsets(signature, value_ptr, values, family_ptr, families, boundary_ptr, boundary, net_ptr, members, strides, bases,
-             n_variables):  # type: ignore[no-untyped-def]  # fmt: skip
+@kernel
+def _offsets(signature, value_ptr, values, family_ptr, families, boundary_ptr, boundary, net_ptr, members, strides,
+             bases, n_variables):  # fmt: skip
     n = signature.shape[0]
     ptr = np.zeros(n + 1, np.int64)
     for i in range(n):
@@ -104,22 +104,14 @@ def make_evidence(sub_network: SubNetwork, instances: InstanceTable, programs: P
     return Evidence(t.signature, t.counts.astype(np.float64), ptr, offsets, programs)
 
 
-@njit(cache=True, nogil=True)
-def _add(values):  # type: ignore[no-untyped-def]
-    """Log of the sum of exponentials, -inf for none."""
-    top = values.max()
-    if top == -np.inf:
-        return top
-    return top + np.log(np.exp(values - top).sum())
-
-
-@njit(cache=True, nogil=True)
+@kernel
 def _infer_in_logs(i, log_theta, expected, scratch, belief, signature, counts, offset_ptr, offsets, cluster_ptr, size,
-                   table, parent, separator_size, message, up, down, factor_ptr, slot, relative, maps):  # type: ignore[no-untyped-def]  # fmt: skip
+                   table, parent, separator_size, message, up, down, factor_ptr, slot, relative, maps):  # fmt: skip
     """The same two sweeps in logarithms: for the rare instance whose products leave the range of a double."""
     s = signature[i]
     log_z = 0.0
-    scratch[:] = -np.inf
+    for e in range(scratch.shape[0]):
+        scratch[e] = -np.inf
     for c in range(cluster_ptr[s], cluster_ptr[s + 1]):
         n_own = factor_ptr[c + 1] - factor_ptr[c]
         for t in range(size[c]):
@@ -131,7 +123,14 @@ def _infer_in_logs(i, log_theta, expected, scratch, belief, signature, counts, o
         own = scratch[table[c] : table[c] + size[c]]
         p = parent[c]
         if p < 0:
-            log_z += _add(own)
+            top, total = -np.inf, 0.0
+            for t in range(size[c]):
+                top = max(top, own[t])
+            if top == -np.inf:
+                return top
+            for t in range(size[c]):
+                total += np.exp(own[t] - top)
+            log_z += top + np.log(total)
             continue
         sums = np.zeros(separator_size[c])
         for t in range(size[c]):
@@ -146,13 +145,13 @@ def _infer_in_logs(i, log_theta, expected, scratch, belief, signature, counts, o
                 scratch[message[c] + e] += np.log(sums[e])
         for t in range(size[p]):
             scratch[table[p] + t] += scratch[message[c] + maps[down[c] + t]]
-    if log_z == -np.inf:
-        return log_z
     for c in range(cluster_ptr[s + 1] - 1, cluster_ptr[s] - 1, -1):
         own = scratch[table[c] : table[c] + size[c]]
         total = 0.0
         if parent[c] < 0:
-            top = own.max()
+            top = -np.inf
+            for t in range(size[c]):
+                top = max(top, own[t])
             for t in range(size[c]):
                 belief[table[c] + t] = np.exp(own[t] - top)
                 total += belief[table[c] + t]
@@ -177,21 +176,23 @@ def _infer_in_logs(i, log_theta, expected, scratch, belief, signature, counts, o
     return log_z
 
 
-@njit(cache=True, nogil=True)
-def _sweep(theta, expected, begin, end, block, scratch, belief, arrays):  # type: ignore[no-untyped-def]
-    """E-step of the blocks from instance `begin` to `end`: expected counts into row b of `expected`, log likelihoods.
+@kernel
+def sweep(theta, expected, block, scratch, belief, arrays):
+    """E-step of all instances, block by block: expected counts into row b of `expected`, log likelihoods.
 
     Returns the blocks' log likelihoods and the first instance of probability zero, or -1.
     """
     # One function: handing this many arrays to another would cost as much as a small inference.
-    n_blocks = max(1, -(-(end - begin) // block))
+    n_blocks = expected.shape[0]
     log_likelihood = np.zeros(n_blocks)
     log_theta = np.empty(0)
-    signature, counts, offset_ptr, offsets, cluster_ptr, size, table, parent, separator_size, message, up, down, factor_ptr, slot, relative, maps = arrays  # fmt: skip
+    (signature, counts, offset_ptr, offsets, cluster_ptr, size, table, parent, separator_size, message, up, down,
+     factor_ptr, slot, relative, maps) = arrays  # fmt: skip
     for b in range(n_blocks):
         counted = expected[b]
-        counted[:] = 0.0
-        for i in range(begin + b * block, min(begin + (b + 1) * block, end)):
+        for x in range(counted.shape[0]):
+            counted[x] = 0.0
+        for i in range(b * block, min((b + 1) * block, arrays[0].shape[0])):
             s = signature[i]
             first, last = cluster_ptr[s], cluster_ptr[s + 1]
             if first == last:
@@ -290,7 +291,9 @@ def _sweep(theta, expected, begin, end, block, scratch, belief, arrays):  # type
                             at += n_own
             if not in_range:
                 if log_theta.shape[0] == 0:
-                    log_theta = np.log(theta)
+                    log_theta = np.empty(theta.shape[0])
+                    for x in range(theta.shape[0]):
+                        log_theta[x] = np.log(theta[x])
                 log_z = _infer_in_logs(i, log_theta, counted, scratch, belief, signature, counts, offset_ptr, offsets,
                                        cluster_ptr, size, table, parent, separator_size, message, up, down, factor_ptr,
                                        slot, relative, maps)  # fmt: skip
@@ -300,8 +303,8 @@ def _sweep(theta, expected, begin, end, block, scratch, belief, arrays):  # type
     return log_likelihood, -1
 
 
-@njit(cache=True, nogil=True)
-def tree_add(expected, log_likelihood):  # type: ignore[no-untyped-def]
+@kernel
+def tree_add(expected, log_likelihood):
     """Add rows pairwise, in place, along the fixed binary tree over blocks: the sum ends in row 0."""
     n = expected.shape[0]
     step = 1
@@ -310,35 +313,3 @@ def tree_add(expected, log_likelihood):  # type: ignore[no-untyped-def]
             expected[b] += expected[b + step]
             log_likelihood[b] += log_likelihood[b + step]
         step *= 2
-
-
-def expected_counts(
-    evidence: Evidence, theta: NDArray[np.float64], block: int, begin: int = 0, end: int | None = None
-) -> tuple[NDArray[np.float64], float, int]:
-    """Expected family counts of a run of instances under the given parameters.
-
-    Parameters
-    ----------
-    evidence : Evidence
-        The sub-network's instances.
-    theta : float64 array, shape (n_parameters,)
-        Parameters.
-    block : int
-        Instances summed in sequence, see `block_size`.
-    begin, end : int
-        The instances to visit. Sums over aligned runs of 2^k blocks can be added to the same total as one call.
-
-    Returns
-    -------
-    expected : float64 array, shape (n_parameters,)
-    log_likelihood : float, nats
-    impossible : int
-        The first instance of probability zero, or -1; with one, the other two results mean nothing.
-    """
-    end = len(evidence.counts) if end is None else end
-    n_blocks = max(1, -(-(end - begin) // block))
-    expected = np.empty((n_blocks, len(theta)))
-    scratch, belief = np.empty(evidence.scratch_size), np.empty(evidence.scratch_size)
-    log_likelihood, impossible = _sweep(theta, expected, begin, end, block, scratch, belief, evidence.arrays)
-    tree_add(expected, log_likelihood)
-    return expected[0], float(log_likelihood[0]), int(impossible)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from tasks.kernel import kernel
 from tasks.subnetwork import Ints, SubNetwork
 
 # A signature with at most this many boundary values counts into a dense block instead of the hash table (3 ns against
@@ -45,7 +46,7 @@ class InstanceTable:
         Each instance's signature, ascending.
     value_ptr : int64 array, shape (n_instances + 1,)
         Where each instance's part of `values` begins.
-    values : int16 array
+    values : int32 array
         State codes of the signature's boundary variables.
     counts : int64 or float64 array, shape (n_instances,)
         Examples each instance stands for.
@@ -59,7 +60,7 @@ class InstanceTable:
     boundary: Ints
     signature: Ints
     value_ptr: NDArray[np.int64]
-    values: NDArray[np.int16]
+    values: Ints
     counts: NDArray[np.int64] | NDArray[np.float64]
 
     def __len__(self) -> int:
@@ -84,24 +85,26 @@ class InstanceTable:
         return hidden, {sub_network.names[int(v)]: int(x) for v, x in zip(boundary, values, strict=True)}
 
 
-@njit(cache=True, nogil=True)
-def _grow(array, need):  # type: ignore[no-untyped-def]
+@kernel
+def _grow(array, need):
     if need <= array.shape[0]:
         return array
     larger = np.empty(max(need, 2 * array.shape[0]), array.dtype)
-    larger[: array.shape[0]] = array
+    # A loop: assignment to a slice would add seconds of compiling wherever this is inlined.
+    for i in range(array.shape[0]):
+        larger[i] = array[i]
     return larger
 
 
-@njit(cache=True, nogil=True)
-def _mix(h, x):  # type: ignore[no-untyped-def]
+@kernel
+def _mix(h, x):
     # A 64-bit multiply-xorshift step. Hashes only place entries: every match is confirmed by an exact comparison.
     h = (h ^ np.uint64(x)) * np.uint64(0x9E3779B97F4A7C15)
     return h ^ (h >> np.uint64(29))
 
 
-@njit(cache=True, nogil=True)
-def _new_slots(size, hashes, n):  # type: ignore[no-untyped-def]
+@kernel
+def _new_slots(size, hashes, n):
     slots = np.full(size, -1, np.int64)
     mask = np.uint64(size - 1)
     for i in range(n):
@@ -112,8 +115,8 @@ def _new_slots(size, hashes, n):  # type: ignore[no-untyped-def]
     return slots
 
 
-@njit(cache=True, nogil=True)
-def _sort(items, begin, end):  # type: ignore[no-untyped-def]
+@kernel
+def _sort(items, begin, end):
     # Insertion sort in place: a component has a handful of members, and numpy's sort would allocate.
     for i in range(begin + 1, end):
         x = items[i]
@@ -124,9 +127,9 @@ def _sort(items, begin, end):  # type: ignore[no-untyped-def]
         items[j + 1] = x
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, members, incidence_ptr, incidence,
-            drop_barren, by_row):  # type: ignore[no-untyped-def]  # fmt: skip
+            drop_barren, by_row):  # fmt: skip
     # One function: handing this many arrays to another would cost as much as what it does for a row.
     n_variables = cardinalities.shape[0]
     n_families = family_ptr.shape[0] - 1
@@ -158,7 +161,7 @@ def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, member
     s_dense = np.empty(64, np.int64)
     s_slots = _new_slots(1024, s_hash, 0)
     n_signatures = 0
-    dense = np.zeros(1024, weights.dtype)
+    dense = np.empty(1024, weights.dtype)
     n_dense = 0
 
     # Patterns: mask of missing variables -> its signatures.
@@ -171,13 +174,13 @@ def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, member
 
     # Instances.
     i_ptr = np.zeros(1024, np.int64)
-    i_arena = np.empty(8192, np.int16)
+    i_arena = np.empty(8192, np.int32)
     i_tag = np.empty(1024, np.int32)
     i_hash = np.empty(1024, np.uint64)
     i_count = np.empty(1024, weights.dtype)
     i_slots = _new_slots(4096, i_hash, 0)
     n_instances = 0
-    values = np.empty(max(n_variables, 1), np.int16)
+    values = np.empty(max(n_variables, 1), np.int32)
 
     masks = np.empty((BLOCK, n_words), np.uint64)
     last = -1
@@ -371,9 +374,9 @@ def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, member
                         s_dense[s] = -1
                         if size <= DENSE and n_dense + size <= DENSE_TOTAL:
                             s_dense[s] = n_dense
-                            old = dense.shape[0]
                             dense = _grow(dense, n_dense + size)
-                            dense[old:] = 0
+                            for j in range(n_dense, n_dense + size):
+                                dense[j] = 0
                             n_dense += size
                         if 2 * n_signatures > s_slots.shape[0]:
                             s_slots = _new_slots(2 * s_slots.shape[0], s_hash, n_signatures)
@@ -482,8 +485,8 @@ def _reduce(codes, weights, cardinalities, columns, may_miss, family_ptr, member
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
-def _before(a, b, rank, ptr, arena):  # type: ignore[no-untyped-def]
+@kernel
+def _before(a, b, rank, ptr, arena):
     if rank[a] != rank[b]:
         return rank[a] < rank[b]
     na, nb = ptr[a + 1] - ptr[a], ptr[b + 1] - ptr[b]
@@ -494,8 +497,8 @@ def _before(a, b, rank, ptr, arena):  # type: ignore[no-untyped-def]
     return na < nb
 
 
-@njit(cache=True, nogil=True)
-def _order(rank, ptr, arena):  # type: ignore[no-untyped-def]
+@kernel
+def _order(rank, ptr, arena):
     """Merge sort of slices by (rank, items): the permutation that sorts them."""
     n = rank.shape[0]
     order = np.arange(n)
@@ -517,8 +520,8 @@ def _order(rank, ptr, arena):  # type: ignore[no-untyped-def]
     return order
 
 
-@njit(cache=True, nogil=True)
-def _gather(order, ptr, arena):  # type: ignore[no-untyped-def]
+@kernel
+def _gather(order, ptr, arena):
     new_ptr = np.zeros(order.shape[0] + 1, np.int64)
     for k in range(order.shape[0]):
         new_ptr[k + 1] = new_ptr[k] + ptr[order[k] + 1] - ptr[order[k]]
@@ -528,9 +531,9 @@ def _gather(order, ptr, arena):  # type: ignore[no-untyped-def]
     return new_ptr, out
 
 
-@njit(cache=True, nogil=True)
-def _unite(rank, ptr, arena):  # type: ignore[no-untyped-def]
-    """Number equal (rank, items) slices alike, in order of first appearance: each slice's number, each number's first."""
+@kernel
+def _unite(rank, ptr, arena):
+    """Number equal (rank, items) slices alike: each slice's number, and the first slice of each number."""
     n = rank.shape[0]
     number = np.empty(n, np.int64)
     first = np.empty(n, np.int64)
@@ -569,15 +572,23 @@ def _unite(rank, ptr, arena):  # type: ignore[no-untyped-def]
     return number, first[:n_distinct]
 
 
-@njit(cache=True, nogil=True)
-def _add_counts(number, counts, n_distinct):  # type: ignore[no-untyped-def]
+@kernel
+def _add_counts(number, counts, n_distinct):
     out = np.zeros(n_distinct, counts.dtype)
     for i in range(counts.shape[0]):
         out[number[i]] += counts[i]
     return out
 
 
-def _canonical(split, s_ptr, s_arena, signature, value_ptr, values, counts) -> InstanceTable:  # type: ignore[no-untyped-def]
+def _canonical(
+    split: NDArray[np.int64],
+    s_ptr: NDArray[np.int64],
+    s_arena: Ints,
+    signature: NDArray[np.int64],
+    value_ptr: NDArray[np.int64],
+    values: Ints,
+    counts: NDArray[Any],
+) -> InstanceTable:
     """Drop doubles and sort: signatures by (hidden, families), instances by (signature, values)."""
     # The boundary follows from the other two parts, so (hidden count, family count, items) identifies a signature.
     tag = split[:, 0] * (np.int64(1) << 32) + split[:, 1]
@@ -597,7 +608,11 @@ def _canonical(split, s_ptr, s_arena, signature, value_ptr, values, counts) -> I
     value_ptr, values = _gather(order, kept_ptr, kept)
 
     lengths = np.diff(s_ptr)
-    parts = np.stack([split[:, 0], split[:, 1], lengths - split[:, 0] - split[:, 1]]) if len(split) else np.zeros((3, 0), np.int64)
+    parts = (
+        np.stack([split[:, 0], split[:, 1], lengths - split[:, 0] - split[:, 1]])
+        if len(split)
+        else np.zeros((3, 0), np.int64)
+    )
     part = np.repeat(np.tile([0, 1, 2], len(split)), parts.T.ravel())
     ptrs = [np.concatenate([[0], np.cumsum(p)]).astype(np.int32) for p in parts]
     return InstanceTable(
@@ -645,7 +660,16 @@ def reduce_rows(
     """
     s = sub_network
     arena, ptr, split, tag, value_ptr, values, counts = _reduce(
-        codes, weights, s.cardinalities, s.columns, s.may_miss, s.family_ptr, s.members, *s.incidence, drop_barren, by_row
+        codes,
+        weights,
+        s.cardinalities,
+        s.columns,
+        s.may_miss,
+        s.family_ptr,
+        s.members,
+        *s.incidence,
+        drop_barren,
+        by_row,
     )
     return _canonical(split, ptr, arena, tag, value_ptr, values, counts)
 
@@ -661,7 +685,9 @@ def merge_instances(tables: Sequence[InstanceTable]) -> InstanceTable:
     if len(tables) == 1:
         return tables[0]
     offsets = np.cumsum([0, *(t.n_signatures for t in tables)])
-    split = np.concatenate([np.stack([np.diff(t.hidden_ptr), np.diff(t.family_ptr)], axis=1) for t in tables]).astype(np.int64)
+    split = np.concatenate([np.stack([np.diff(t.hidden_ptr), np.diff(t.family_ptr)], axis=1) for t in tables]).astype(
+        np.int64
+    )
     arenas = [_interleave(t) for t in tables]
     s_ptr = _joined_ptr([p for p, _ in arenas])
     return _canonical(

@@ -87,9 +87,7 @@ def merge(projections: Sequence[Projection]) -> Projection:
             complete += c.complete
         tables = [c.instances for c in same if c.instances is not None]
         counts.append(Counts(complete, merge_instances(tables) if tables else None))
-    return Projection(
-        sum(p.n_rows for p in projections), sum(p.total_weight for p in projections), tuple(counts)
-    )
+    return Projection(sum(p.n_rows for p in projections), sum(p.total_weight for p in projections), tuple(counts))
 
 
 def find_row(partition: Partition, codes: Sequence[tuple[int, int]], missing: Sequence[int]) -> int:

@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from tasks.kernel import kernel
 
 Codes = NDArray[np.int8] | NDArray[np.int16] | NDArray[np.int32]
 
@@ -88,8 +89,8 @@ def make_sampler(
     )
 
 
-@njit(nogil=True, cache=True)
-def _invert(codes, parents, strides, cumulative, uniforms, variable, begin):  # type: ignore[no-untyped-def]
+@kernel
+def _invert(codes, parents, strides, cumulative, uniforms, variable, begin):
     n_states = cumulative.shape[1]
     for r in range(uniforms.shape[0]):
         row = 0
@@ -102,8 +103,8 @@ def _invert(codes, parents, strides, cumulative, uniforms, variable, begin):  # 
         codes[variable, begin + r] = state
 
 
-@njit(nogil=True, cache=True)
-def _blank(codes, uniforms, rate, variable, begin):  # type: ignore[no-untyped-def]
+@kernel
+def _blank(codes, uniforms, rate, variable, begin):
     for r in range(uniforms.shape[0]):
         if uniforms[r] < rate:
             codes[variable, begin + r] = -1

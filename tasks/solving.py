@@ -15,11 +15,12 @@ from tasks.em import (
     Solution,
     best_of,
     closed_form,
+    expected_counts,
     explain,
     log_terms,
     run_em,
 )
-from tasks.inference import Evidence, block_size, expected_counts, make_evidence
+from tasks.inference import Evidence, block_size, make_evidence
 from tasks.projection import Counts
 from tasks.subnetwork import SubNetwork
 

@@ -112,7 +112,9 @@ def make_sub_network(
     families : sequence of sequences of int
         Each free family as local variables: parents in table order, then the child.
     """
-    ptr, members, strides, bases = [0], [], [], [0]
+    ptr, bases = [0], [0]
+    members: list[int] = []
+    strides: list[int] = []
     for family in families:
         step, steps = 1, []
         for v in reversed(family):

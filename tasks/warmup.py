@@ -1,46 +1,125 @@
-"""Compile every kernel once, on a problem of a few rows, so that no timed stage does."""
+"""Compile every kernel once, on a problem of a few rows, so that no timed stage does.
+
+Compiling all takes half a minute, so it is cut into groups, and processes that share a cache share the work: each takes
+up a group that no other is busy with, and loads afterwards what the others compiled.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
 from tasks.codes import MISSING
-from tasks.em import log_terms, maximise
-from tasks.inference import _infer_in_logs, expected_counts
+from tasks.elimination import Programs, compile_programs
+from tasks.em import closed_form, log_terms, maximise, run_em
+from tasks.inference import Evidence, _infer_in_logs, make_evidence
+from tasks.instances import InstanceTable
+from tasks.kernel import cache_directory
 from tasks.projection import merge, project
 from tasks.reading import Partition
-from tasks.solving import Settings, prepare, solve
-from tasks.subnetwork import make_sub_network
+from tasks.subnetwork import SubNetwork, make_sub_network
 
-_done = threading.Event()
+_done: set[tuple[str, str]] = set()
 _lock = threading.Lock()
 
 
-def warm_up() -> None:
-    """Load the kernels from Numba's cache, or compile and cache them: 0.3 s or half a minute, once a process."""
+def warm_up(code_type: str = "int8", weight_type: str = "int64") -> None:
+    """Load the kernels from Numba's cache, or compile and cache them: 0.4 s or half a minute, once a process.
+
+    Parameters
+    ----------
+    code_type : {"int8", "int16", "int32"}
+        Of the partitions' codes.
+    weight_type : {"int64", "float64"}
+        Of the weights, and so of the counts.
+    """
     with _lock:
-        if not _done.is_set():
-            _run()
-            _done.set()
+        if (code_type, weight_type) in _done:
+            return
+
+        def counting() -> None:
+            _counting(code_type, weight_type)
+
+        counting.__name__ = f"counting-{code_type}-{weight_type}"
+        left: list[Callable[[], object]] = [counting, _elimination, _learning]
+        for wait in (False, True):
+            for group in list(left):
+                with _only_process(group.__name__, wait) as mine:
+                    if mine:
+                        group()
+                        left.remove(group)
+        _done.add((code_type, weight_type))
 
 
-def _run() -> None:
-    chain = make_sub_network(
-        "abcdef", [3] * 6, range(6), [False, True, True, True, True, False], [[0], [0, 1], [1, 2], [2, 3], [3, 4], [4, 5]]
-    )
-    codes = np.zeros((6, 4), np.int8)
-    codes[1:5, :2] = MISSING
-    partition = Partition(codes, None)
+@contextmanager
+def _only_process(name: str, wait: bool) -> Iterator[bool]:
+    """Hold a lock that one process at a time can have; yields False where another has it and `wait` is not set."""
+    try:
+        import fcntl
+
+        directory = Path(cache_directory())
+        directory.mkdir(parents=True, exist_ok=True)
+        file = (directory / f"{name.strip('_')}.lock").open("w")
+    except (ImportError, OSError):  # no such locks on this system: compile alone
+        yield True
+        return
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            # Taken, or a file system without locks: then waiting for one makes no sense either.
+            yield wait
+            return
+        yield True
+
+
+def _chain() -> SubNetwork:
+    return make_sub_network("abc", [3] * 3, range(3), [True] * 3, [[0], [0, 1], [1, 2]])
+
+
+def _table(n_hidden: int) -> InstanceTable:
+    """One signature, its first variables hidden, in the types that counting makes."""
+    families = min(n_hidden + 1, 3)
+    ptr = [np.array([0, n], np.int32) for n in (n_hidden, families, families - n_hidden)]
+    return InstanceTable(
+        hidden_ptr=ptr[0], hidden=np.arange(n_hidden, dtype=np.int32), family_ptr=ptr[1],
+        families=np.arange(families, dtype=np.int32), boundary_ptr=ptr[2],
+        boundary=np.arange(n_hidden, families, dtype=np.int32), signature=np.zeros(1, np.int32),
+        value_ptr=np.array([0, families - n_hidden]), values=np.zeros(families - n_hidden, np.int32),
+        counts=np.ones(1, np.int64),
+    )  # fmt: skip
+
+
+def _counting(code_type: str, weight_type: str) -> None:
+    codes = np.zeros((3, 4), code_type)
+    codes[:2, :2] = MISSING
+    weights = None if weight_type == "int64" else np.ones(4, weight_type)
     for by_row in (False, True):
-        projection = merge([project(partition, [chain], True, by_row)] * 2)
-        problem = prepare(chain, projection.counts[0], 1 << 30)
-        solve(problem, Settings(max_iterations=2))
-    assert problem.evidence is not None
-    theta = np.full(chain.n_parameters, 1 / 3)
-    expected_counts(problem.evidence, theta, 1)
-    scratch = np.empty((2, problem.evidence.scratch_size))
-    _infer_in_logs(0, np.log(theta), theta.copy(), scratch[0], scratch[1], *problem.evidence.arrays)
-    maximise(theta.copy(), theta, chain.bases, chain.family_cardinalities, theta.copy())
-    log_terms(theta, theta)
+        merge([project(Partition(codes, weights), [_chain()], True, by_row)] * 2)
+
+
+def _elimination() -> Programs:
+    return compile_programs(_chain(), _table(3))
+
+
+def _learning() -> None:
+    n, table = _chain(), _table(1)
+    one = np.zeros(1, np.int64)
+    programs = Programs(
+        cluster_ptr=np.array([0, 1], np.int32), size=one + 3, table=one, parent=np.array([-1], np.int32),
+        separator_size=one + 1, message=one + 3, up=one, down=one, factor_ptr=np.array([0, 2], np.int32),
+        slot=np.array([0, 1], np.int32), relative=one, maps=np.zeros(6, np.int32), scratch=one + 4,
+    )  # fmt: skip
+    evidence: Evidence = make_evidence(n, table, programs)
+    theta = np.full(n.n_parameters, 1 / 3)
+    nothing = np.zeros(n.n_parameters)
+    run_em(n, nothing, evidence, nothing, theta, 1e-5, 2)
+    closed_form(n, nothing, nothing)
+    maximise(nothing.copy(), nothing, n.bases, n.family_cardinalities, theta.copy())
+    log_terms(nothing, theta)
+    scratch = np.empty((2, 4))
+    _infer_in_logs(0, np.log(theta), nothing, scratch[0], scratch[1], *evidence.arrays)
