@@ -16,6 +16,7 @@ from dask.base import tokenize
 from pipeline.dataset import Dataset
 from pipeline.stages import Group, Reading, compile_group, merge, project, read, sizes
 from tasks.reading import TablePart, scan_partition
+from tasks.scopes import MAX_ENTRIES, pack_scopes
 from tasks.subnetwork import SubNetwork
 
 SPLIT_EVERY = 8
@@ -99,7 +100,11 @@ def data_pass(
     allowed_bytes: int,
 ) -> DataPass:
     """Wire the data pass: parts x groups, merged in a tree, each group's problems compiled where its counts lie."""
-    groups = [Group(tuple(sub_networks[k] for k in m), drop_barren, by_row, allowed_bytes) for m in members]
+    groups = []
+    for m in members:
+        own = tuple(sub_networks[k] for k in m)
+        # Whole rows are kept as they are: no scope narrower than the sub-network would do.
+        groups.append(Group(own, pack_scopes(own, 0 if by_row else MAX_ENTRIES), drop_barren, by_row, allowed_bytes))
     token = _token(dataset, reading, groups)
     graph: dict[Any, Any] = {f"reading-{token}": reading}
     part_keys = dataset.part_keys(token, graph)

@@ -16,6 +16,7 @@ from tasks.projection import Projection
 from tasks.projection import merge as merge_projections
 from tasks.projection import project as project_partition
 from tasks.reading import Column, ParquetPart, Partition, TablePart, read_partition
+from tasks.scopes import Scope
 from tasks.solving import Problem, Settings, Size, evaluate, measure, prepare, solve
 from tasks.subnetwork import SubNetwork
 
@@ -31,9 +32,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Group:
-    """Sub-networks whose counts travel together."""
+    """Sub-networks whose counts travel together, and the scopes in which they are counted."""
 
     sub_networks: tuple[SubNetwork, ...]
+    scopes: tuple[Scope, ...]
     drop_barren: bool
     by_row: bool
     allowed_bytes: int
@@ -63,7 +65,7 @@ def read(part: ParquetPart | TablePart, reading: Reading) -> Partition:
 
 def project(partition: Partition, group: Group) -> Projection:
     """Stage project."""
-    return project_partition(partition, group.sub_networks, group.drop_barren, group.by_row)
+    return project_partition(partition, group.scopes, group.drop_barren, group.by_row)
 
 
 def merge(projections: Sequence[Projection]) -> Projection:

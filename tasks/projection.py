@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tasks.counting import count_families
 from tasks.instances import InstanceTable, merge_instances, reduce_rows
 from tasks.reading import Partition
-from tasks.subnetwork import SubNetwork
+from tasks.scopes import Scope, distinct_rows
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Projection:
 
 
 def project(
-    partition: Partition, sub_networks: Sequence[SubNetwork], drop_barren: bool = True, by_row: bool = False
+    partition: Partition, scopes: Sequence[Scope], drop_barren: bool = True, by_row: bool = False
 ) -> Projection:
     """Project a partition onto sub-networks and count (thesis, Definition 4; `tasks.instances`).
 
@@ -58,22 +58,24 @@ def project(
     ----------
     partition : Partition
         State codes and weights.
-    sub_networks : sequence of SubNetwork
-        The scopes.
+    scopes : sequence of Scope
+        Of the sub-networks that are counted.
     drop_barren, by_row : bool
         See `reduce_rows`.
     """
     codes = partition.codes
     weights = np.empty(0, np.int64) if partition.weights is None else partition.weights
-    counts = tuple(
-        Counts(
-            count_families(codes, weights, s),
-            None if s.is_complete else reduce_rows(codes, weights, s, drop_barren, by_row),
-        )
-        for s in sub_networks
-    )
+    counts: dict[int, Counts] = {}
+    for scope in scopes:
+        rows, examples = distinct_rows(codes, weights, scope) if len(scope.columns) else (codes, weights)
+        for k, s in zip(scope.members, scope.sub_networks, strict=True):
+            counts[k] = Counts(
+                count_families(rows, examples, s),
+                None if s.is_complete else reduce_rows(rows, examples, s, drop_barren, by_row),
+            )
     n_rows = int(codes.shape[1])
-    return Projection(n_rows, n_rows if partition.weights is None else weights.sum().item(), counts)
+    total_weight = n_rows if partition.weights is None else weights.sum().item()
+    return Projection(n_rows, total_weight, tuple(counts[k] for k in range(len(counts))))
 
 
 def merge(projections: Sequence[Projection]) -> Projection:

@@ -21,6 +21,7 @@ from tasks.instances import InstanceTable
 from tasks.kernel import cache_directory
 from tasks.projection import merge, project
 from tasks.reading import Partition
+from tasks.scopes import MAX_ENTRIES, pack_scopes
 from tasks.subnetwork import SubNetwork, make_sub_network
 
 _done: set[tuple[str, str]] = set()
@@ -98,8 +99,8 @@ def _counting(code_type: str, weight_type: str) -> None:
     codes = np.zeros((3, 4), code_type)
     codes[:2, :2] = MISSING
     weights = None if weight_type == "int64" else np.ones(4, weight_type)
-    for by_row in (False, True):
-        merge([project(Partition(codes, weights), [_chain()], True, by_row)] * 2)
+    for max_entries in (MAX_ENTRIES, 0):
+        merge([project(Partition(codes, weights), pack_scopes([_chain()], max_entries))] * 2)
 
 
 def _elimination() -> Programs:
