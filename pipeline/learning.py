@@ -10,6 +10,7 @@ import os
 import time
 import uuid
 from collections.abc import Sequence
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -183,7 +184,7 @@ def learn(
             "missing_tokens": list(job.dataset.missing_tokens), "decompose": decompose,
         },
         "seconds": {},
-        "versions": _versions(),
+        "versions": dict(_versions()),
     }  # fmt: skip
     clock.lap("assemble")
     report["seconds"] = clock.seconds
@@ -238,6 +239,7 @@ def _whole(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
+@cache
 def _versions() -> dict[str, str]:
     names = ["dask-pgm", "dask", "distributed", "numba", "numpy", "pgmpy", "pyarrow"]
     versions = {}

@@ -97,7 +97,7 @@ class Network:
         assert states is not None
         return states
 
-    @property
+    @cached_property
     def cardinalities(self) -> tuple[int, ...]:
         """How many states each variable has; every variable's states must be known."""
         return tuple(len(self._states(i)) for i in range(len(self.variables)))

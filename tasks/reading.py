@@ -38,6 +38,9 @@ State = str | int | bool
 # Small row groups are read several at a time: a call costs about 0.1 ms a column, whatever its rows.
 ROWS_PER_READ = 1 << 18
 
+# Entries decoded at a time: 8 MiB of dictionary indices.
+CELLS_PER_READ = 1 << 21
+
 # Integer states within so short a range are looked up by value, without finding the distinct values first.
 MAX_DIRECT_RANGE = 1 << 16
 
@@ -389,8 +392,10 @@ def _pieces(part: Part, names: Sequence[str]) -> Iterator[_Piece]:
         remote = "://" in part.path
         start = 0
         for groups in _reads(part.row_groups, sizes):
-            # A column at a time keeps memory small; over a network one request for all of them matters more.
-            for columns in [list(names)] if remote else [[name] for name in names]:
+            # A few columns at a time keep memory small, and calls few where there are thousands of columns; over a
+            # network one request for all of them matters more.
+            width = len(names) if remote else max(1, CELLS_PER_READ // max(1, sum(sizes[g] for g in groups)))
+            for columns in [list(names[i : i + width]) for i in range(0, len(names), width)]:
                 with _readable(part.path):
                     table = file.read_row_groups(list(groups), columns=columns, use_threads=False)
                 for name in columns:

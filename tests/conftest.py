@@ -5,7 +5,7 @@ import os
 import pytest
 from hypothesis import settings
 
-from tasks.warmup import warm_up
+from pipeline.execution import LocalExecutor
 
 # Loading kernels and a busy machine make single examples slow now and then; what is tested does not depend on time.
 # The same examples every run: a failure can be repeated, and a run says the same as the one before.
@@ -13,7 +13,15 @@ settings.register_profile("steady", deadline=None, derandomize=True, database=No
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
-@pytest.fixture(scope="session")
-def kernels():
-    """Kernels compiled before a test that measures or times something."""
-    warm_up()
+@pytest.fixture
+def threads(monkeypatch):
+    """Have `learn` and `score` run in this process on so many threads; say what handing a task over costs."""
+
+    def use(n, overhead=LocalExecutor.overhead):
+        executor = LocalExecutor(n)
+        executor.overhead = overhead
+        for module in ("learning", "scoring", "planning"):
+            monkeypatch.setattr(f"pipeline.{module}.make_executor", lambda client=None: executor)
+        return executor
+
+    return use

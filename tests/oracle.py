@@ -15,6 +15,7 @@ from pipeline.network import Network
 from tasks.instances import InstanceTable
 from tasks.projection import Projection, project
 from tasks.reading import Partition
+from tasks.scopes import MAX_ENTRIES, pack_scopes
 from tasks.solving import Problem, prepare
 from tasks.subnetwork import SubNetwork, make_sub_network
 
@@ -247,7 +248,8 @@ def flat(sub_network: SubNetwork, network: Network, tables=None) -> np.ndarray:
 def problem_of(network: Network, rows, weights=None, drop_barren=True, by_row=False) -> Problem:
     """The whole network as one learning problem."""
     s = whole(network, rows)
-    projection: Projection = project(as_partition(rows, weights), [s], drop_barren, by_row)
+    scopes = pack_scopes([s], 0 if by_row else MAX_ENTRIES)
+    projection: Projection = project(as_partition(rows, weights), scopes, drop_barren, by_row)
     return prepare(s, projection.counts[0], 1 << 30)
 
 
