@@ -96,7 +96,8 @@ if __name__ == "__main__":
     options = parser.parse_args()
     found = compare(options.rows, options.iterations)
     print(
-        f"{options.rows:,} rows, {options.iterations} iterations: pyAgrum {found['pyagrum']:.1f} s; learn {found['learn']:.4f} s "
-        f"({found['pyagrum'] / found['learn']:,.0f} times faster); count and solve {found['count_and_solve']:.5f} s "
-        f"({found['pyagrum'] / found['count_and_solve']:,.0f} times); log likelihoods differ by {found['difference']:.1e} relative"
+        f"{options.rows:,} rows, {options.iterations} iterations: pyAgrum {found['pyagrum']:.1f} s; "
+        f"learn {found['learn']:.4f} s ({found['pyagrum'] / found['learn']:,.0f} times faster); "
+        f"count and solve {found['count_and_solve']:.5f} s ({found['pyagrum'] / found['count_and_solve']:,.0f} times); "
+        f"log likelihoods differ by {found['difference']:.1e} relative"
     )

@@ -3,8 +3,8 @@
     python -m tests.benchmarks.decomposition [--networks alarm,win95pts,andes,water,pigs] [--rows 1024] [--datasets 3]
 
 Variables are hidden or always observed. D-EM runs each sub-network to 1e-5, EM the whole network to 1e-4 (the thesis's
-thresholds), from the same random start, with Laplace smoothing, barren variables kept. Whole `learn` calls on a table in
-memory, pgmpy left out; the median over datasets is printed.
+thresholds), from the same random start, with Laplace smoothing, barren variables kept. Whole `learn` calls on a table
+in memory, pgmpy left out; the median over datasets is printed.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def main(networks: list[str], rows: int, datasets: int, max_iterations: int) -> 
             ratios = [r["EM"] / r["D-EM"] for r in runs]
             middle = {k: statistics.median(r[k] for r in runs) for k in runs[0]}
             print(
-                f"{name:<10} {observed:>8.0%} {middle['D-EM']:>9.3f} {middle['D-EM iterations']:>12.0f} {middle['EM']:>10.3f} "
-                f"{middle['EM iterations']:>12.0f} {statistics.median(ratios):>11.1f}",
+                f"{name:<10} {observed:>8.0%} {middle['D-EM']:>9.3f} {middle['D-EM iterations']:>12.0f} "
+                f"{middle['EM']:>10.3f} {middle['EM iterations']:>12.0f} {statistics.median(ratios):>11.1f}",
                 flush=True,
             )
 

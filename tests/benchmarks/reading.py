@@ -38,7 +38,9 @@ def compare(rows: int, files: int, rounds: int) -> dict[str, float]:
     """Run both in turn; medians in seconds, their ratio, and the worker's peak memory in MiB."""
     network = load_network("alarm")
     with tempfile.TemporaryDirectory() as directory:
-        simulate(network, Path(directory) / "data", rows=rows, partitions=files, missing=0.5, missing_variables=0.2, seed=1)
+        simulate(
+            network, Path(directory) / "data", rows=rows, partitions=files, missing=0.5, missing_variables=0.2, seed=1
+        )
         paths = sorted((Path(directory) / "data").glob("*.parquet"))
         reading, learning = [], []
         with connect("local", workers=1) as client:
@@ -61,6 +63,6 @@ if __name__ == "__main__":
     options = parser.parse_args()
     result = compare(options.rows, options.files, options.rounds)
     print(
-        f"{options.rows:,} rows in {options.files} files: pyarrow alone {result['read']:.2f} s, learn {result['learn']:.2f} s, "
-        f"ratio {result['ratio']:.2f}; worker's peak memory {result['worker_mib']:.0f} MiB"
+        f"{options.rows:,} rows in {options.files} files: pyarrow alone {result['read']:.2f} s, "
+        f"learn {result['learn']:.2f} s, ratio {result['ratio']:.2f}; worker's peak memory {result['worker_mib']:.0f} MiB"
     )

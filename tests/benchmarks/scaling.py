@@ -1,7 +1,7 @@
 """How learning grows: with the variables of a chain, and a worker's memory with the rows.
 
-    python -m tests.benchmarks.scaling chain [--rows 100000] [--variables 500,1000,2000]
-    python -m tests.benchmarks.scaling memory [--rows 1000000,10000000]
+python -m tests.benchmarks.scaling chain [--rows 100000] [--variables 500,1000,2000]
+python -m tests.benchmarks.scaling memory [--rows 1000000,10000000]
 """
 
 from __future__ import annotations

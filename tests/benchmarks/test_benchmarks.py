@@ -1,0 +1,88 @@
+"""The benchmarks, tiny, as tests; with --benchmark-enable the kernels are timed.
+
+pytest tests/benchmarks --benchmark-enable
+"""
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import learn, load_network, simulate
+from pipeline.execution import LocalExecutor
+from pipeline.planning import make_job
+from tasks.em import expected_counts
+from tasks.inference import block_size
+from tasks.projection import Counts, project
+from tasks.reading import read_partition
+from tasks.scopes import pack_scopes
+from tasks.solving import prepare, random_start
+from tests.benchmarks import decomposition, reading, scaling
+
+ROWS = 4096
+# The three cases that speed is judged by: a fifth of the variables half missing, a tenth of all entries, a fifth hidden.
+CASES = {
+    "fifth-half-missing": {"missing": 0.5, "missing_variables": 0.2},
+    "tenth-everywhere": {"missing": 0.1},
+    "fifth-hidden": {"hidden": 0.2},
+}
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
+def case(request, tmp_path_factory):
+    where = tmp_path_factory.mktemp("alarm") / "data"
+    simulate("alarm", where, rows=ROWS, seed=1, **CASES[request.param])
+    return where
+
+
+def test_data_pass(case, benchmark):
+    job = make_job("alarm", case, None, (), decompose=True, drop_barren=True, executor=LocalExecutor(1))
+    partition = read_partition(job.dataset.parts[0], job.columns)
+    scopes = pack_scopes(job.decomposition.sub_networks)
+    found = benchmark(project, partition, scopes)
+    assert found.n_rows == ROWS
+
+
+def test_e_step(case, benchmark):
+    job = make_job("alarm", case, None, (), decompose=True, drop_barren=True, executor=LocalExecutor(1))
+    partition = read_partition(job.dataset.parts[0], job.columns)
+    sub_networks = job.decomposition.sub_networks
+    projection = project(partition, pack_scopes(sub_networks))
+    k = max(range(len(sub_networks)), key=lambda k: len(projection.counts[k].instances or ()))
+    problem = prepare(sub_networks[k], Counts(projection.counts[k].complete, projection.counts[k].instances), 1 << 30)
+    theta = random_start(sub_networks[k], 0, 0)
+    block = block_size(len(problem.counts.instances), len(theta))
+    expected, log_likelihood, impossible = benchmark(expected_counts, problem.evidence, theta, block)
+    assert impossible == -1
+    assert log_likelihood < 0
+    assert np.isfinite(expected).all()
+
+
+def test_learn(case, benchmark):
+    table = pq.read_table(case)
+    network = load_network("alarm")
+    result = benchmark(learn, network, table, max_iterations=5)
+    assert result.report["rows"] == ROWS
+
+
+def test_reading_runs():
+    found = reading.compare(rows=2000, files=2, rounds=1)
+    assert found["ratio"] > 0
+
+
+def test_decomposition_runs():
+    found = decomposition.compare("asia", observed=0.5, rows=200, seed=0, max_iterations=20)
+    assert found["EM log likelihood"] == pytest.approx(found["D-EM log likelihood"], rel=0.05)
+
+
+def test_against_pyagrum_runs():
+    pytest.importorskip("pyagrum")
+    from tests.benchmarks import against_pyagrum
+
+    found = against_pyagrum.compare(rows=50, iterations=2)
+    # Both do the same arithmetic; pyAgrum keeps tables in single precision on the way in.
+    assert found["difference"] < 1e-6
+
+
+def test_chain_is_learned():
+    found = scaling.time_chain(50, rows=500)
+    assert found["sub_networks"] == 40
