@@ -95,6 +95,37 @@ def _fill(adjacent, alive, v, neighbours):
 
 
 @kernel
+def _members(inside, c, own, cardinalities, inner, radix):
+    """List the members of cluster c in `inner`, their numbers of states in `radix`; how many they are."""
+    n = 0
+    for v in range(inside.shape[1]):
+        if inside[c, v]:
+            inner[n] = v
+            radix[n] = cardinalities[own[v]]
+            n += 1
+    return n
+
+
+@kernel
+def _spell(maps, begin, stride, n_entries, n, radix, step_of_digit, digits):
+    """Write the offset of every entry of a table: its digits, the last running fastest, times their steps."""
+    for k in range(n):
+        digits[k] = 0
+    offset = 0
+    for t in range(n_entries):
+        maps[begin + t * stride] = offset
+        k = n - 1
+        while k >= 0:
+            digits[k] += 1
+            offset += step_of_digit[k]
+            if digits[k] < radix[k]:
+                break
+            offset -= digits[k] * step_of_digit[k]
+            digits[k] = 0
+            k -= 1
+
+
+@kernel
 def _compile(cardinalities, family_ptr, members, strides, hidden_ptr, hidden, sig_family_ptr, families,
              limit):  # fmt: skip
     n_signatures = hidden_ptr.shape[0] - 1
@@ -114,6 +145,10 @@ def _compile(cardinalities, family_ptr, members, strides, hidden_ptr, hidden, si
     maps = np.empty(4096, np.int32)
     scratch = np.zeros(n_signatures, np.int64)
     n_clusters, n_factors, n_maps = 0, 0, 0
+    inner = np.empty(cardinalities.shape[0], np.int64)
+    radix = np.empty(cardinalities.shape[0], np.int64)
+    step_of_digit = np.empty(cardinalities.shape[0], np.int64)
+    digits = np.empty(cardinalities.shape[0], np.int64)
 
     for s in range(n_signatures):
         h = hidden_ptr[s + 1] - hidden_ptr[s]
@@ -285,20 +320,17 @@ def _compile(cardinalities, family_ptr, members, strides, hidden_ptr, hidden, si
             maps = _grow(maps, total)
             relative[at] = n_maps
             mine = 0
+            wide = _members(inside, c, own, cardinalities, inner, radix)
             for j in range(n_fams):
                 if home[j] != c:
                     continue
                 slot[n_factors + mine] = j
-                for t in range(size[at]):
-                    rest, offset = t, 0
-                    for v in range(h - 1, -1, -1):
-                        if inside[c, v]:
-                            digit = rest % cardinalities[own[v]]
-                            rest //= cardinalities[own[v]]
-                            for a in range(family_ptr[fams[j]], family_ptr[fams[j] + 1]):
-                                if members[a] == own[v]:
-                                    offset += digit * strides[a]
-                    maps[n_maps + t * n_own + mine] = offset
+                for v in range(wide):
+                    step_of_digit[v] = 0
+                    for a in range(family_ptr[fams[j]], family_ptr[fams[j] + 1]):
+                        if members[a] == own[inner[v]]:
+                            step_of_digit[v] = strides[a]
+                _spell(maps, n_maps + mine, n_own, size[at], wide, radix, step_of_digit, digits)
                 mine += 1
             n_factors += n_own
             n_maps += size[at] * n_own
@@ -309,20 +341,17 @@ def _compile(cardinalities, family_ptr, members, strides, hidden_ptr, hidden, si
             if p >= 0:
                 # Separator entry of every entry of this table, then of every entry of the parent's.
                 for side in range(2):
-                    row = c if side == 0 else p
+                    wide = _members(inside, c if side == 0 else p, own, cardinalities, inner, radix)
+                    step_size = 1
+                    for v in range(wide - 1, -1, -1):
+                        shared = inside[c, inner[v]] and inside[p, inner[v]]
+                        step_of_digit[v] = step_size if shared else 0
+                        if shared:
+                            step_size *= radix[v]
                     entries = size[at] if side == 0 else size[parent[at]]
-                    for t in range(entries):
-                        rest, entry, step_size = t, 0, 1
-                        for v in range(h - 1, -1, -1):
-                            if inside[row, v]:
-                                digit = rest % cardinalities[own[v]]
-                                rest //= cardinalities[own[v]]
-                                if inside[c, v] and inside[p, v]:
-                                    entry += digit * step_size
-                                    step_size *= cardinalities[own[v]]
-                        maps[n_maps + t] = entry
                     if side == 1:
                         down[at] = n_maps
+                    _spell(maps, n_maps, 1, entries, wide, radix, step_of_digit, digits)
                     n_maps += entries
         n_clusters += n_local
         cluster_ptr[s + 1] = n_clusters

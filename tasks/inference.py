@@ -1,8 +1,9 @@
 """The E-step: one small inference an instance, and the expected counts it yields.
 
 For each instance, clusters are filled children first, each from its families' parameters and its children's messages,
-and scaled to a maximum of one; the way back down turns tables into beliefs, which are added to the expected counts.
-Where a table's maximum falls below 1e-250 the instance is done again in logarithms: nothing underflows silently.
+and scaled so that its own message has a maximum of one; the way back down turns tables into beliefs, which are added to
+the expected counts. Where a message falls below 1e-250 the instance is done again in logarithms: nothing underflows
+silently.
 """
 
 from __future__ import annotations
@@ -239,31 +240,31 @@ def sweep(theta, expected, block, scratch, belief, arrays):
                 for c in range(first, last):
                     here, p = table[c], parent[c]
                     top = 0.0
-                    for t in range(size[c]):
-                        top = max(top, scratch[here + t])
-                    if not top >= TINY:
-                        in_range = False
-                        break
-                    # Table and message are divided alike: a message scaled alone gives the right Z and wrong counts.
-                    divide = 1.0 / top
-                    if scale * top < TINY:
-                        log_z += np.log(scale)
-                        scale = 1.0
-                    scale *= top
                     if p < 0:
-                        z = 0.0
                         for t in range(size[c]):
-                            scratch[here + t] *= divide
-                            z += scratch[here + t]
-                        log_z += np.log(z)
-                        for t in range(size[c]):
-                            scratch[here + t] /= z
+                            top += scratch[here + t]
                     else:
                         for e in range(message[c], message[c] + separator_size[c]):
                             scratch[e] = 0.0
                         for t in range(size[c]):
-                            scratch[here + t] *= divide
                             scratch[message[c] + maps[up[c] + t]] += scratch[here + t]
+                        for e in range(message[c], message[c] + separator_size[c]):
+                            top = max(top, scratch[e])
+                    if not top >= TINY:
+                        in_range = False
+                        break
+                    if scale * top < TINY:
+                        log_z += np.log(scale)
+                        scale = 1.0
+                    scale *= top
+                    # Messages are scaled to a maximum of one, so that no product of many can overflow; the table is
+                    # divided alike: a message scaled alone gives the right Z and wrong counts.
+                    divide = 1.0 / top
+                    for t in range(size[c]):
+                        scratch[here + t] *= divide
+                    if p >= 0:
+                        for e in range(message[c], message[c] + separator_size[c]):
+                            scratch[e] *= divide
                         for t in range(size[p]):
                             scratch[table[p] + t] *= scratch[message[c] + maps[down[c] + t]]
                 log_z += np.log(scale)

@@ -64,5 +64,6 @@ if __name__ == "__main__":
     result = compare(options.rows, options.files, options.rounds)
     print(
         f"{options.rows:,} rows in {options.files} files: pyarrow alone {result['read']:.2f} s, "
-        f"learn {result['learn']:.2f} s, ratio {result['ratio']:.2f}; worker's peak memory {result['worker_mib']:.0f} MiB"
+        f"learn {result['learn']:.2f} s, "
+        f"ratio {result['ratio']:.2f}; the worker held {result['worker_mib']:.0f} MiB at most"
     )

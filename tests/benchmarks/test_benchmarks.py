@@ -19,7 +19,7 @@ from tasks.solving import prepare, random_start
 from tests.benchmarks import decomposition, reading, scaling
 
 ROWS = 4096
-# The three cases that speed is judged by: a fifth of the variables half missing, a tenth of all entries, a fifth hidden.
+# Cases that speed is judged by: a fifth of the variables half missing, a tenth of all entries, a fifth hidden.
 CASES = {
     "fifth-half-missing": {"missing": 0.5, "missing_variables": 0.2},
     "tenth-everywhere": {"missing": 0.1},
