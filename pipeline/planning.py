@@ -249,6 +249,11 @@ def make_job(
         net = _name_states(
             net, unnamed, states_from_scans([v for v in net.variables if v in unnamed and v in shown], scans or [])
         )
+    if len(seen.hidden) == len(net.variables):
+        raise BadInputError(
+            f"{dataset.name}: no variable of the network is ever observed, all entries of its columns are missing; "
+            "give the file that holds their values, or fewer missing tokens"
+        )
     _refuse_large_tables(net, executor)
     columns = tuple(
         Column(v, s) for v, s in zip(net.variables, net.states, strict=True) if v in shown and s is not None

@@ -81,7 +81,8 @@ def assign(sizes: Sequence[Sequence[Size]], n_threads: int, overhead: float, set
             dwarfs = seconds[g][k] > total / (2 * n_threads)
             # An iteration must be worth the exchange of parameters and counts with every worker.
             pays = 1e-9 * size.work * (1 - 1 / n_threads) > 2 * overhead * n_threads
-            (split if n_threads > 1 and dwarfs and pays else rest).append((g, k))
+            iterates = size.instances > 0
+            (split if n_threads > 1 and iterates and dwarfs and pays else rest).append((g, k))
         rest.sort(key=lambda at: -seconds[at[0]][at[1]])
         target = max(BUNDLE_SECONDS, total / (4 * n_threads))
         bundle: list[int] = []

@@ -66,7 +66,7 @@ def pack_scopes(sub_networks: Sequence[SubNetwork], max_entries: int = MAX_ENTRI
             for c, states, missing in zip(s.columns, s.cardinalities, s.may_miss, strict=True)
             if c >= 0
         }
-        best, least = None, max_entries + 1
+        best, least = None, float(max_entries + 1)
         for scope in scopes[-OPEN_SCOPES:]:
             size = _product({**scope[0], **own}.values(), max_entries)
             # Growth, not size: what a scope holds already is paid for.

@@ -93,9 +93,7 @@ def blank(rng: random.Random, network: Network, rows: list[tuple[int, ...]], kin
         assert kind == "complete"
         return False
 
-    return [
-        tuple(MISSING if is_missing(i, v, x, row) else x for v, x in enumerate(row)) for i, row in enumerate(rows)
-    ]
+    return [tuple(MISSING if is_missing(i, v, x, row) else x for v, x in enumerate(row)) for i, row in enumerate(rows)]
 
 
 def incomplete_data(seed: int, n: int = 5, n_rows: int = 40, kind: str = "at random", **options):
@@ -120,9 +118,7 @@ def as_table(network: Network, rows: list[tuple[int, ...]], **more) -> pa.Table:
 
 def completions(network: Network, row: tuple[int, ...]):
     """Every full assignment that agrees with a row."""
-    return itertools.product(
-        *([x] if x >= 0 else range(len(s)) for x, s in zip(row, network.states, strict=True))
-    )
+    return itertools.product(*([x] if x >= 0 else range(len(s)) for x, s in zip(row, network.states, strict=True)))
 
 
 def parameter(network: Network, v: int, full: tuple[int, ...]) -> float:

@@ -81,7 +81,11 @@ def test_it_climbs_and_ends_at_a_fixed_point(seed, kind, prior, drop_barren):
 def test_a_single_hidden_variable_by_hand():
     """h -> x, h hidden, from (1/2, 1/2) and two tables: one iteration on paper."""
     network = Network(
-        "mixture", ("h", "x"), (("0", "1"), ("0", "1")), ((), (0,)), (np.full(2, 0.5), np.array([[0.8, 0.2], [0.4, 0.6]]))
+        "mixture",
+        ("h", "x"),
+        (("0", "1"), ("0", "1")),
+        ((), (0,)),
+        (np.full(2, 0.5), np.array([[0.8, 0.2], [0.4, 0.6]])),
     )
     rows = [(-1, 0)] * 3 + [(-1, 1)]
     problem = problem_of(network, rows)
@@ -318,7 +322,7 @@ def test_impossible_rows_are_described():
     s = problem.sub_network
     # b is 0 given a=0, and then c can't be 1: no instance of (a=0, b missing, c=1).
     start = zeros(zeros(network, 1, (0,), 1), 2, (0,), 1)
-    with pytest.raises(ImpossibleDataError, match="^sub-network of a, b, c: rows of probability zero$") as caught:
+    with pytest.raises(ImpossibleDataError, match=r"^sub-network of a, b, c: rows of probability zero$") as caught:
         solve(problem, Settings(), flat(s, start))
     assert caught.value.hidden == ("b",)
     assert caught.value.codes == (("a", 0), ("c", 1))

@@ -29,9 +29,7 @@ def e_step(problem, theta):
     return expected + complete, log_likelihood + total
 
 
-@given(
-    st.integers(0, 10**6), st.integers(1, 7), st.sampled_from(KINDS), st.booleans(), st.booleans(), st.booleans()
-)
+@given(st.integers(0, 10**6), st.integers(1, 7), st.sampled_from(KINDS), st.booleans(), st.booleans(), st.booleans())
 @settings(max_examples=150)
 def test_against_enumeration(seed, n, kind, drop_barren, by_row, weighted):
     network, start, rows = incomplete_data(seed, n, 20, kind, max_parents=3)
@@ -102,6 +100,33 @@ def test_tiny_probabilities_in_a_jointree(tiny):
     np.testing.assert_allclose(expected, wanted, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("far", range(-324, -280, 4))
+def test_what_one_message_rules_out_another_may_bring_back(far):
+    """Two subtrees that disagree by as much as a double can hold: neither opinion may lose its digits.
+
+    Below a hidden root, a says 1e-240 against 10^far, and b takes it back: what is nearly nothing in a decides.
+    """
+    strong, weak = np.array([[1e-240, 0.5], [10.0 ** (far / 2) * 0.7, 0.5]]), 10.0 ** (far / 2)
+    states = (("0", "1"), tuple("abcdefghi"), tuple("abcdefghi"), *([("0", "1")] * 4))
+    parents = ((), (0,), (0,), (0, 1), (0, 1), (0, 2), (0, 2))
+    evidence_a = np.stack([np.full(9, strong[0, 0]), np.full(9, strong[1, 0])])
+    second = np.stack([np.full(9, 0.5), np.full(9, weak)])
+    back = np.stack([np.full(9, 10.0 ** (far + 240)), np.full(9, 1.0)])
+    tables = (
+        np.array([0.5, 0.5]), np.full((2, 9), 1 / 9), np.full((2, 9), 1 / 9),
+        *(np.stack([t, 1 - t], axis=-1) for t in (evidence_a, second, back, np.full((2, 9), 0.3))),
+    )  # fmt: skip
+    network = Network("tug", ("r", "a", "b", "a1", "a2", "b1", "b2"), states, parents, tables)
+    row = (-1, -1, -1, 0, 0, 0, 0)
+    problem = problem_of(network, [row])
+    assert len(problem.evidence.programs.size) > 1
+    expected, log_likelihood = e_step(problem, flat(problem.sub_network, network))
+    assert log_likelihood == pytest.approx(oracle.log_probability(network, row), rel=1e-12)
+    wanted = flat(problem.sub_network, network, oracle.expected_counts(network, [row]))
+    assert wanted[:2].min() > 0.1  # both states matter, or the test shows nothing
+    np.testing.assert_allclose(expected, wanted, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize(("n", "k"), [(40, 10), (400, 8), (600, 4), (1200, 2)])
 def test_many_missing_children_do_not_overflow(n, k):
     """Messages are sums, so they exceed one: the product of many must not leave the range of a double either."""
@@ -149,7 +174,7 @@ def test_zero_parameters_that_rows_do_not_need():
     transition = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]])
     tables = (network.tables[0], *([transition] * 4), *network.tables[5:])
     network = Network("zeros", network.variables, network.states, network.parents, tables)
-    rows = [(-1,) * 5 + (0, 1, 0, 1, 1), (-1, 0, -1, -1, -1) + (1, 1, 0, 0, 1)]
+    rows = [(-1,) * 5 + (0, 1, 0, 1, 1), (-1, 0, -1, -1, -1, 1, 1, 0, 0, 1)]
     for tiny in (1.0, 1e-120):
         scaled = [t if v < 5 else np.stack([t[:, 0] * tiny, 1 - t[:, 0] * tiny], axis=1) for v, t in enumerate(tables)]
         scaled[0:5] = network.tables[0:5]
@@ -202,9 +227,7 @@ def test_slices_sum_to_the_last_bit():
         once, likelihood, _ = expected_counts(problem.evidence, theta, block)
         for per_slice in (1, 2, 4, 8):
             step = per_slice * block
-            parts = [
-                expect(slice_problem(prepared, 0, b, min(b + step, n)), theta, block) for b in range(0, n, step)
-            ]
+            parts = [expect(slice_problem(prepared, 0, b, min(b + step, n)), theta, block) for b in range(0, n, step)]
             assert len(parts) == -(-n_blocks // per_slice)
             sums, likelihoods = np.stack([p[0] for p in parts]), np.array([p[1] for p in parts])
             tree_add(sums, likelihoods)

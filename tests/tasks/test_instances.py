@@ -133,9 +133,7 @@ def test_any_partitioning_gives_equal_arrays(seed, kind, n_parts, by_row, rnd):
     once = reduce(s, local, by_row=by_row)
     shuffled = rnd.sample(local, len(local))
     cuts = sorted(rnd.choices(range(len(rows) + 1), k=n_parts - 1))
-    parts = [
-        reduce(s, shuffled[a:b], by_row=by_row) for a, b in itertools.pairwise([0, *cuts, len(rows)])
-    ]
+    parts = [reduce(s, shuffled[a:b], by_row=by_row) for a, b in itertools.pairwise([0, *cuts, len(rows)])]
     assert identical(merge_instances(parts), once)
     # In a tree of any shape, and in any order.
     while len(parts) > 1:
@@ -248,7 +246,7 @@ def test_dense_and_hashed_boundaries_agree(parents):
     s = make_sub_network(
         [f"p{i}" for i in range(n)] + ["h", "x"],
         [*parents, 2, 2],
-        list(range(n)) + [-1, n],
+        [*range(n), -1, n],
         [False] * n + [True, False],
         [[*range(n), n], [n, n + 1]],
     )

@@ -47,7 +47,9 @@ def test_distinct_rows(n_rows, dtype):
     for r, w in zip(rows, weights.tolist(), strict=True):
         heavy[(r[0], r[2], r[3], r[5])] += w
     # Quarters add without rounding.
-    assert dict(zip(map(tuple, found.T.tolist()), counts.tolist(), strict=True)) == {k: w for k, w in heavy.items() if w}
+    assert dict(zip(map(tuple, found.T.tolist()), counts.tolist(), strict=True)) == {
+        k: w for k, w in heavy.items() if w
+    }
 
 
 def test_the_extreme_codes_of_a_scope():
@@ -93,7 +95,7 @@ def test_how_sub_networks_are_packed():
     wide = pair(90, 91, 400)  # 160 000 rows are possible: too many for any histogram
     alone = pair(80, 81, 200)  # 40 000: a histogram of its own
     chain = [pair(i, i + 1, 10) for i in range(5)]
-    assert 200**2 > MAX_ENTRIES
+    assert MAX_ENTRIES < 200**2
     assert 200**2 <= MAX_ALONE < 400**2
     scopes = pack_scopes([wide, *chain, alone])
     # 10^4 entries fit and 10^5 do not: neighbours share columns, so three pairs make a scope of four columns.
