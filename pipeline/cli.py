@@ -302,11 +302,10 @@ def _learn(job: Job) -> None:
     from contextlib import ExitStack
 
     from pipeline.display import note, print_json, show_progress
-    from tasks.errors import BadInputError
+    from pipeline.output import check_output
 
     # learn() refuses this too, but only after a cluster has been started for it.
-    if not job.overwrite and os.path.isdir(job.output) and os.listdir(job.output):
-        raise BadInputError(f"{job.output} exists and is not empty; name another directory, or give --overwrite")
+    check_output(job.output, job.overwrite)
     with ExitStack() as stack:
         client = None
         if job.workers is not None or job.scheduler is not None:

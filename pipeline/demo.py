@@ -185,9 +185,11 @@ def _count_families(truth: Network, rows: int, seed: int) -> list[NDArray[np.int
 
 def _make_directory(output: str | None) -> Path:
     if output is not None:
+        if not output:
+            raise BadInputError("--output: expected a directory, found an empty name")
         path = Path(output).absolute()
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise BadInputError(f"{output} exists and is not empty; name another directory, or remove it first")
+            raise BadInputError(f"{output} exists and is not an empty directory; name another, or remove it")
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as cause:

@@ -61,18 +61,18 @@ def _bars() -> Iterator[Progress]:
 
 
 class _Lines:
-    """Progress as plain lines: a stage's end, and where it is every few seconds until then."""
+    """Progress as plain lines every few seconds; a job that is over before says nothing, nor gets in an error's way."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last: dict[str, float] = {}
+        self._last = time.monotonic()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         with self._lock:
             now = time.monotonic()
-            if done < total and now - self._last.setdefault(stage, now) < INTERVAL:
+            if now - self._last < INTERVAL:
                 return
-            self._last[stage] = now
+            self._last = now
             note(f"{stage} {done}/{total}")
 
 

@@ -149,8 +149,11 @@ def learn(
     try:
         solved = solve_all(executor, prepared, by_group, passed.members, settings, starts, uuid.uuid4().hex, progress)
     except ImpossibleDataError as error:
-        parameters = f"the start, network {job.network.name}'s own parameters"
-        remedy = "mend the zeros in its tables or the data, or start at random"
+        if start == "network":
+            parameters = f"the start, network {job.network.name}'s own parameters"
+            remedy = "mend the zeros in its tables or the data, or start at random"
+        else:
+            parameters, remedy = "a random start", "try another seed"
         raise in_words(error, job, reading, parameters, remedy) from None
     clock.lap("solve")
     sizes: dict[int, Size] = {
@@ -190,7 +193,7 @@ def learn(
     report["seconds"] = clock.seconds
     result = LearnResult(learned, expected, log_likelihood, report["converged"], records, report)
     if path is not None:
-        write_result(result, path)
+        write_result(result, path, overwrite)
     return result
 
 
@@ -219,23 +222,23 @@ def _check_settings(
     prior: float, tolerance: float, seed: int, restarts: int, max_iterations: int
 ) -> tuple[float, float, int, int, int]:
     return (
-        _number("prior", prior, 1.0, "a Dirichlet exponent of at least 1 (1 is maximum likelihood)"),
-        _number("tolerance", tolerance, 0.0, "a number that is not negative"),
-        _whole("seed", seed, 0),
-        _whole("restarts", restarts, 1),
-        _whole("max_iterations", max_iterations, 1),
+        _number("prior", prior, 1.0, 1e15, "a Dirichlet exponent of at least 1 (1 is maximum likelihood)"),
+        _number("tolerance", tolerance, 0.0, 1.0, "a number from 0 to 1"),
+        _whole("seed", seed, 0, 2**63),
+        _whole("restarts", restarts, 1, 10**6),
+        _whole("max_iterations", max_iterations, 1, 10**9),
     )
 
 
-def _number(name: str, value: Any, least: float, expected: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not least <= value < math.inf:
+def _number(name: str, value: Any, least: float, most: float, expected: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not least <= value <= most:
         raise BadInputError(f"{name}: expected {expected}, found {value!r}")
     return float(value)
 
 
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise BadInputError(f"{name}: expected a whole number of at least {least}, found {value!r}")
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
+        raise BadInputError(f"{name}: expected a whole number from {least} to {most}, found {value!r}")
     return int(value)
 
 

@@ -20,6 +20,8 @@ from pipeline.network import Network
 from pipeline.result import LearnResult, SubNetworkResult
 from tasks.errors import BadInputError
 
+FILES = {"network.bif", "parameters.parquet", "sub_networks.parquet", "report.json"}
+
 
 def check_output(output: str | os.PathLike[str], overwrite: bool) -> Path:
     """The directory to write, absolute; refused if it exists, unless it may be replaced or is empty.
@@ -30,12 +32,19 @@ def check_output(output: str | os.PathLike[str], overwrite: bool) -> Path:
         It exists, is not a directory, was not written by this project, or its parent cannot be written.
     """
     text = os.fsdecode(output)
+    if not text:
+        raise BadInputError("output: expected a directory, found an empty name")
     if "://" in text:
         raise BadInputError(
             f"output {text}: expected a local directory, found a URL; write locally, then copy it there"
         )
-    path = Path(text).absolute()
-    if path.exists() or path.is_symlink():
+    try:
+        # Through links: the directory behind one is replaced, not the link.
+        path = Path(text).resolve()
+        exists = path.exists()
+    except (OSError, RuntimeError) as error:
+        raise BadInputError(f"output {text[:80]}: {_reason(error)}; name another directory") from error
+    if exists:
         if not path.is_dir():
             raise BadInputError(f"output {text} exists and is not a directory; name another")
         names = {p.name for p in path.iterdir()}
@@ -44,44 +53,64 @@ def check_output(output: str | os.PathLike[str], overwrite: bool) -> Path:
                 f"output {text} exists; name another directory, or replace it with --overwrite (overwrite=True)"
             )
         # A slip of the hand must not cost somebody a home directory.
-        if names and "report.json" not in names:
+        if others := sorted(names - FILES):
             raise BadInputError(
-                f"output {text} holds other files than a learned network; --overwrite replaces only those"
+                f"output {text} holds {others[0]!r}, which is no file of a learned network; --overwrite replaces only "
+                "those"
             )
     parent = path.parent
     while not parent.exists():
         parent = parent.parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise BadInputError(f"output {text}: {parent} is not a directory that can be written; name another")
+    try:
+        # Tried, not asked: permissions do not tell all, least of all to root.
+        trial = parent / _draft_name(path)
+        trial.mkdir()
+        trial.rmdir()
+    except OSError as error:
+        raise BadInputError(f"output {text}: {parent} cannot be written ({_reason(error)}); name another") from error
     return path
 
 
+def _draft_name(path: Path) -> str:
+    return f".{path.name}.{uuid.uuid4().hex[:12]}.part"
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
 @contextmanager
-def whole_directory(path: Path) -> Iterator[Path]:
+def whole_directory(path: Path, overwrite: bool) -> Iterator[Path]:
     """A directory to fill that takes the place of `path` at the end, or vanishes if anything goes wrong."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.parent / f".{path.name}.{uuid.uuid4().hex[:12]}.part"
+    draft = path.parent / _draft_name(path)
     draft.mkdir()
     try:
         yield draft
         for file in draft.iterdir():
             with file.open("rb") as handle:
                 os.fsync(handle.fileno())
-        if path.exists():
+        if overwrite and path.exists():
             old = path.parent / f".{path.name}.{uuid.uuid4().hex[:12]}.old"
             path.rename(old)
             draft.rename(path)
             shutil.rmtree(old)
         else:
-            draft.rename(path)
+            try:
+                draft.rename(path)
+            except OSError as error:
+                # Only an empty directory gives way. This one was filled while the job ran.
+                raise BadInputError(
+                    f"output {path} was written by another job in the meantime; name another directory"
+                ) from error
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
 
 
-def write_result(result: LearnResult, path: Path) -> None:
+def write_result(result: LearnResult, path: Path, overwrite: bool = False) -> None:
     """Write network.bif, parameters.parquet, sub_networks.parquet and report.json into a new directory."""
-    with whole_directory(path) as draft:
+    with whole_directory(path, overwrite) as draft:
         (draft / "network.bif").write_text(write_bif(result.learned), encoding="utf-8")
         pq.write_table(parameters_table(result.learned, result.expected_counts), draft / "parameters.parquet")
         pq.write_table(sub_networks_table(result.sub_networks), draft / "sub_networks.parquet")

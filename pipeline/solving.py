@@ -22,11 +22,11 @@ from tasks.em import (
     IMPOSSIBLE_FAMILY,
     IMPOSSIBLE_INSTANCE,
     LIMIT,
-    ROUNDING,
     Floats,
     Solution,
     best_of,
     explain,
+    fell,
     log_terms,
     maximise,
 )
@@ -184,7 +184,7 @@ def _solve_split(
             if progress:
                 progress("em-iteration", iteration, settings.max_iterations)
 
-        return _iterate(executor, slices, bounds, n, complete, theta, block, settings, report)
+        return _iterate(executor, slices, bounds, n, complete, size.weight, theta, block, settings, report)
 
     def describe(instance: int) -> tuple[tuple[str, ...], dict[str, int]]:
         (described,) = executor.collect(describe_instance, [(prepared, position, instance)])
@@ -200,6 +200,7 @@ def _iterate(
     bounds: Sequence[tuple[int, int]],
     n: SubNetwork,
     complete: Floats,
+    instance_weight: float,
     theta: Floats,
     block: int,
     settings: Settings,
@@ -207,6 +208,7 @@ def _iterate(
 ) -> tuple[Solution, int, int]:
     """The loop of `tasks.em._em`, with the E-step done by the workers; step for step the same additions."""
     prior = np.full(n.n_parameters, settings.prior - 1.0)
+    weight = float(complete.sum()) + instance_weight
     history: list[tuple[float, float]] = []
     iteration, status, where, change = 0, LIMIT, -1, np.inf
     expected = np.empty(0)
@@ -229,7 +231,7 @@ def _iterate(
         expected = sums[0] + complete
         log_likelihood = float(likelihoods[0]) + observed
         history.append((log_likelihood, log_likelihood + log_terms(prior, theta)[0]))
-        if iteration > 0 and not history[-1][1] >= history[-2][1] - ROUNDING * (1.0 + abs(history[-2][1])):
+        if iteration > 0 and fell(history[-2][1], history[-1][1], weight):
             return stop(FELL)
         if change <= settings.tolerance:
             status = CONVERGED

@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 
 # EM never lowers its objective; what a sum over blocks can lose to rounding is far below this share of it.
 ROUNDING = 1e-10
+# And what each example's logarithm can lose: it shows where some count for so much that the others are nothing beside.
+EPSILON = 1e-14
 
 CONVERGED, LIMIT, FELL, IMPOSSIBLE_INSTANCE, IMPOSSIBLE_FAMILY = range(5)
 
@@ -92,6 +94,12 @@ def log_terms(weights, theta):
 
 
 @kernel
+def fell(before, now, weight):
+    """Whether an objective fell by more than rounding, on data of this many examples."""
+    return not now >= before - ROUNDING * (1.0 + abs(before)) - EPSILON * weight
+
+
+@kernel
 def _em(theta, complete, prior, bases, child_cardinalities, tolerance, max_iterations, block, n_blocks, n_scratch,
         arrays):  # fmt: skip
     expected = np.empty((n_blocks, theta.shape[0]))
@@ -99,6 +107,7 @@ def _em(theta, complete, prior, bases, child_cardinalities, tolerance, max_itera
     history = np.empty((64, 2))
     iteration, status = 0, LIMIT
     change = np.inf
+    weight = complete.sum() + arrays[1].sum()
     while True:
         likelihoods, where = sweep(theta, expected, block, scratch, belief, arrays)
         if where >= 0:
@@ -117,7 +126,7 @@ def _em(theta, complete, prior, bases, child_cardinalities, tolerance, max_itera
         history[iteration, 1] = history[iteration, 0] + prior_term
         if iteration > 0:
             before, now = history[iteration - 1, 1], history[iteration, 1]
-            if not now >= before - ROUNDING * (1.0 + abs(before)):
+            if fell(before, now, weight):
                 return expected[0], history[: iteration + 1], iteration, FELL, -1
         if change <= tolerance:
             status = CONVERGED

@@ -9,9 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.counting import count_families
+from tasks.errors import BadInputError
 from tasks.instances import InstanceTable, merge_instances, reduce_rows
 from tasks.reading import Partition
 from tasks.scopes import Scope, distinct_rows
+
+# Half the range of a 64-bit integer, as a float's sum of weights is rounded.
+MAX_WEIGHT = 2.0**62
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,11 @@ def project(
                 None if s.is_complete else reduce_rows(rows, examples, s, drop_barren, by_row),
             )
     n_rows = int(codes.shape[1])
-    total_weight = n_rows if partition.weights is None else weights.sum().item()
+    total_weight: int | float = n_rows
+    if partition.weights is not None:
+        total_weight = _total(float(weights.sum(dtype=np.float64)))
+        if weights.dtype == np.int64:
+            total_weight = int(weights.sum())
     return Projection(n_rows, total_weight, tuple(counts[k] for k in range(len(counts))))
 
 
@@ -89,7 +97,18 @@ def merge(projections: Sequence[Projection]) -> Projection:
             complete += c.complete
         tables = [c.instances for c in same if c.instances is not None]
         counts.append(Counts(complete, merge_instances(tables) if tables else None))
-    return Projection(sum(p.n_rows for p in projections), sum(p.total_weight for p in projections), tuple(counts))
+    total_weight = sum(p.total_weight for p in projections)
+    _total(float(total_weight))
+    return Projection(sum(p.n_rows for p in projections), total_weight, tuple(counts))
+
+
+def _total(weight: float) -> float:
+    """The sum of weights, refused where counts could leave the range of a 64-bit integer."""
+    if not weight <= MAX_WEIGHT:
+        raise BadInputError(
+            f"the weights sum to {weight:.3g}, expected at most {MAX_WEIGHT:.3g}; divide them all by the same number"
+        )
+    return weight
 
 
 def find_row(partition: Partition, codes: Sequence[tuple[int, int]], missing: Sequence[int]) -> int:

@@ -80,6 +80,8 @@ class Size:
         Rows of the instance table and kinds of hidden component; 0 where complete.
     distinct_rows : int or None
         Distinct projected rows, where they were formed.
+    weight : float
+        Examples that the instances stand for.
     work : float
         Multiplications of one iteration: about as many nanoseconds.
     n_bytes : int
@@ -89,6 +91,7 @@ class Size:
     instances: int
     signatures: int
     distinct_rows: int | None
+    weight: float
     work: float
     n_bytes: int
 
@@ -106,10 +109,11 @@ def measure(problem: Problem, by_row: bool) -> Size:
     table, evidence = problem.counts.instances, problem.evidence
     if table is None or evidence is None:
         distinct = int(np.count_nonzero(problem.counts.complete)) if len(problem.sub_network.component) == 1 else None
-        return Size(0, 0, distinct, float(problem.sub_network.n_parameters), problem.counts.complete.nbytes)
+        return Size(0, 0, distinct, 0.0, float(problem.sub_network.n_parameters), problem.counts.complete.nbytes)
     work = float((evidence.programs.work()[evidence.signature]).sum()) + 4.0 * problem.sub_network.n_parameters
     n_bytes = table.nbytes + evidence.offsets.nbytes + evidence.programs.nbytes + problem.counts.complete.nbytes
-    return Size(len(table), table.n_signatures, len(table) if by_row else None, work, n_bytes)
+    distinct_rows = len(table) if by_row else None
+    return Size(len(table), table.n_signatures, distinct_rows, float(table.counts.sum()), work, n_bytes)
 
 
 def random_start(sub_network: SubNetwork, seed: int, restart: int) -> Floats:
@@ -156,6 +160,9 @@ def solve(problem: Problem, settings: Settings, start: NDArray[np.float64] | Non
     complete = problem.counts.complete.astype(np.float64)
     prior = np.full(n.n_parameters, settings.prior - 1.0)
     evidence, table = problem.evidence, problem.counts.instances
+    if start is not None:
+        # No start matters where counting is all; one that cannot have made the data is a slip all the same.
+        evaluate(problem, start)
     if evidence is None or table is None or len(table) == 0:
         return closed_form(n, complete, prior)
 

@@ -84,8 +84,10 @@ def test_the_plan_knows_the_number_of_tasks(dataset, n_groups):
     assert max(len(t[1]) for k, t in passed.graph.items() if key_split(k) == "merge-counts") == SPLIT_EVERY
 
 
-def test_every_dependency_is_there(dataset):
-    _, passed = build(*dataset)
+@pytest.mark.parametrize("n_parts", [1, 2, 8, 9, 17, 20])
+def test_every_dependency_is_there(dataset, n_parts):
+    network, data = dataset
+    _, passed = build(network, sorted(data.iterdir())[:n_parts])
     graph = passed.graph
 
     def missing(x):
@@ -99,6 +101,10 @@ def test_every_dependency_is_there(dataset):
     merged = [x for k, t in graph.items() if key_split(k) == "merge-counts" for x in t[1]]
     assert len(merged) == len(set(merged))
     assert {k for k in graph if key_split(k) == "project"} <= set(merged)
+    assert len([k for k in graph if key_split(k) == "project"]) == n_parts * len(passed.members)
+    # And all that is merged ends in what is compiled.
+    roots = [t[1] for k, t in graph.items() if key_split(k) == "compile"]
+    assert {k for k in graph if key_split(k) == "merge-counts"} - set(merged) == set(roots)
 
 
 def test_keys_are_a_function_of_data_and_settings(dataset):

@@ -73,3 +73,24 @@ def test_what_cannot_be_scored():
         score(replace(network, tables=(*network.tables[:2], None, *network.tables[3:])), as_table(network, rows))
     with pytest.raises(BadInputError, match="weight column 'w': all weights are zero; there is nothing to score"):
         score(network, as_table(network, rows, w=[0] * 10), weight="w")
+
+
+def test_tables_rounded_in_print_are_made_to_sum_to_one():
+    """A third to three decimals is a third: else every row would lose a thousandth."""
+    network = Network("thirds", ("a",), (("x", "y", "z"),), ((),), (np.full(3, 0.333),))
+    assert score(network, pa.table({"a": ["x", "z"]})).log_likelihood == pytest.approx(-2 * math.log(3), rel=1e-14)
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+def test_rows_are_numbered_through_all_parts(tmp_path, as_file):
+    """The second part of a large file or table begins where the first ends."""
+    n = (1 << 20) + 9
+    a = np.zeros(n, np.int8)
+    a[-2] = 1
+    data = pa.table({"a": a})
+    network = Network("coin", ("a",), ((0, 1),), ((),), (np.array([1.0, 0.0]),))
+    if as_file:
+        pq.write_table(data, tmp_path / "large.parquet", row_group_size=1 << 19)
+        data = tmp_path / "large.parquet"
+    (message,) = score(network, data).impossible
+    assert f", row {n - 2}: a=1 has probability zero under network coin's parameters" in message
