@@ -80,7 +80,7 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def whole_directory(path: Path, overwrite: bool) -> Iterator[Path]:
+def whole_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
     """A directory to fill that takes the place of `path` at the end, or vanishes if anything goes wrong."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.parent / _draft_name(path)

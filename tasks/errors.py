@@ -26,7 +26,8 @@ class ImpossibleDataError(BadInputError):
         self.codes = codes
 
 
-class TooLargeError(PgmError, MemoryError):
+# MemoryError first: unpickled in the other order it is refused, and arrives from a worker as a bare Exception.
+class TooLargeError(MemoryError, PgmError):
     """The job would need more memory than it may have; it was refused before that work began."""
 
 

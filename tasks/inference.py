@@ -2,8 +2,8 @@
 
 For each instance, clusters are filled children first, each from its families' parameters and its children's messages,
 and scaled so that its own message has a maximum of one; the way back down turns tables into beliefs, which are added to
-the expected counts. Where a message falls below 1e-250 the instance is done again in logarithms: nothing underflows
-silently.
+the expected counts. Where a product loses digits at the end of a double's range, and the instance's probability is so
+small that they may matter, it is done again in logarithms: nothing underflows silently.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from tasks.kernel import kernel
 from tasks.subnetwork import Ints, SubNetwork
 
 TINY = 1e-250
+LOG_TINY = -575.0
+# Products below this are near the end of a double's range, where digits go missing.
+LOSSY = 1e-290
 # Expected counts are summed inside fixed blocks of instances and then over a fixed binary tree of blocks: the same
 # additions in the same order whether one call or many workers do them.
 MIN_BLOCK = 1024
@@ -199,7 +202,7 @@ def sweep(theta, expected, block, scratch, belief, arrays):
             if first == last:
                 continue
             base = offset_ptr[i]
-            in_range = True
+            in_range, lossy = True, False
             log_z = 0.0
             if last - first == 1:
                 # One table: fill it, and spread it over the parameters it was made of.
@@ -234,6 +237,11 @@ def sweep(theta, expected, block, scratch, belief, arrays):
                         x = 1.0
                         for j in range(n_own):
                             x *= theta[offsets[base + own[j]] + maps[at + j]]
+                        if x < LOSSY:
+                            possible = True
+                            for j in range(n_own):
+                                possible = possible and theta[offsets[base + own[j]] + maps[at + j]] > 0.0
+                            lossy = lossy or possible
                         at += n_own
                         scratch[table[c] + t] = x
                 scale = 1.0
@@ -250,7 +258,7 @@ def sweep(theta, expected, block, scratch, belief, arrays):
                             scratch[message[c] + maps[up[c] + t]] += scratch[here + t]
                         for e in range(message[c], message[c] + separator_size[c]):
                             top = max(top, scratch[e])
-                    if not top >= TINY:
+                    if not top >= LOSSY:
                         in_range = False
                         break
                     if scale * top < TINY:
@@ -266,8 +274,13 @@ def sweep(theta, expected, block, scratch, belief, arrays):
                         for e in range(message[c], message[c] + separator_size[c]):
                             scratch[e] *= divide
                         for t in range(size[p]):
-                            scratch[table[p] + t] *= scratch[message[c] + maps[down[c] + t]]
+                            m = scratch[message[c] + maps[down[c] + t]]
+                            x = scratch[table[p] + t]
+                            lossy = lossy or (x * m < LOSSY and x > 0.0 and m > 0.0)
+                            scratch[table[p] + t] = x * m
                 log_z += np.log(scale)
+                # Whatever was lost is below 1e-290 and cannot show in a larger sum; in a smaller one it may be all.
+                in_range = in_range and not (lossy and log_z < LOG_TINY)
                 if in_range:
                     for c in range(last - 1, first - 1, -1):
                         here, p = table[c], parent[c]

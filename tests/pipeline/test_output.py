@@ -72,7 +72,7 @@ def test_whole_or_absent(job, tmp_path, monkeypatch, writer, existing):
 
 
 def test_it_appears_at_once(tmp_path):
-    with whole_directory(tmp_path / "out") as draft:
+    with whole_directory(tmp_path / "out", overwrite=False) as draft:
         (draft / "file").write_text("x")
         assert not (tmp_path / "out").exists()
     assert names(tmp_path) == ["out"]
@@ -97,7 +97,6 @@ def test_an_existing_directory_is_refused_before_any_work(job, tmp_path, monkeyp
 def test_overwriting(job, tmp_path):
     out = tmp_path / "out"
     learn(*job, output=out, seed=1)
-    (out / "stray.txt").write_text("goes with the rest")
     learn(*job, output=out, seed=2, overwrite=True)
     assert names(out) == NAMES
     assert names(tmp_path) == ["out"]
@@ -108,15 +107,42 @@ def test_overwriting(job, tmp_path):
     assert names(tmp_path / "empty") == NAMES
 
 
-def test_foreign_directories_are_left_alone(job, tmp_path):
-    home = tmp_path / "home"
+def test_foreign_files_are_left_alone(job, tmp_path):
+    """A directory of somebody else's, and a file of theirs among an earlier output."""
+    home, out = tmp_path / "home", tmp_path / "out"
     home.mkdir()
     (home / "thesis.tex").write_text("years of work")
-    with pytest.raises(
-        BadInputError, match="holds other files than a learned network; --overwrite replaces only those"
-    ):
-        learn(*job, output=home, overwrite=True)
+    learn(*job, output=out)
+    (out / "notes.txt").write_text("an afternoon's")
+    for directory, file in ((home, "thesis.tex"), (out, "notes.txt")):
+        message = f"holds '{file}', which is no file of a learned network; --overwrite replaces only those"
+        with pytest.raises(BadInputError, match=message):
+            learn(*job, output=directory, overwrite=True)
     assert names(home) == ["thesis.tex"]
+    assert names(out) == sorted([*NAMES, "notes.txt"])
+
+
+def test_a_directory_filled_meanwhile_is_left_alone(job, tmp_path):
+    """Two jobs with one name: the later one fails, and does not overwrite unasked."""
+    out = tmp_path / "out"
+
+    def race(stage, done, total):
+        if stage == "solve" and done == 0:
+            learn(*job, output=out, seed=1)
+
+    with pytest.raises(BadInputError, match="was written by another job in the meantime; name another directory"):
+        learn(*job, output=out, seed=2, progress=race)
+    assert names(tmp_path) == ["out"]
+    assert json.loads((out / "report.json").read_text())["settings"]["seed"] == 1
+
+
+def test_a_link_stays_a_link(job, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    learn(*job, output=tmp_path / "link")
+    learn(*job, output=tmp_path / "link", overwrite=True)
+    assert (tmp_path / "link").is_symlink()
+    assert names(tmp_path / "real") == NAMES
 
 
 def test_what_cannot_be_a_directory(tmp_path):
@@ -124,14 +150,16 @@ def test_what_cannot_be_a_directory(tmp_path):
     file.write_text("")
     with pytest.raises(BadInputError, match="file exists and is not a directory; name another"):
         check_output(file, overwrite=True)
-    with pytest.raises(BadInputError, match=r"file is not a directory that can be written; name another"):
+    with pytest.raises(BadInputError, match=r"file cannot be written \(.*\); name another"):
         check_output(file / "below", overwrite=False)
+    with pytest.raises(BadInputError, match="output: expected a directory, found an empty name"):
+        check_output("", overwrite=False)
     with pytest.raises(BadInputError, match="expected a local directory, found a URL"):
         check_output("memory://x", overwrite=False)
     if os.geteuid() != 0:  # root may write anywhere
         closed = tmp_path / "closed"
         closed.mkdir(mode=0o500)
-        with pytest.raises(BadInputError, match="is not a directory that can be written; name another"):
+        with pytest.raises(BadInputError, match=r"closed cannot be written \(permission denied\); name another"):
             check_output(closed / "out", overwrite=False)
     assert check_output(tmp_path / "a" / "b", overwrite=False) == tmp_path / "a" / "b"
     assert names(tmp_path) in (["file"], ["closed", "file"])

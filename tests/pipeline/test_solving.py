@@ -18,7 +18,7 @@ ONE = Settings(max_iterations=99)  # a hundred rounds, as the estimate assumes
 
 def size(seconds, instances=100):
     """A problem worth so many seconds in all."""
-    return Size(instances, 1, None, seconds * 1e9 / (100 if instances else 1), 1000)
+    return Size(instances, 1, None, 1000.0, seconds * 1e9 / (100 if instances else 1), 1000)
 
 
 def test_most_work_first_and_small_ones_bundled():
@@ -58,7 +58,7 @@ def test_what_dwarfs_the_rest_is_split_where_that_pays():
 
 
 def test_restarts_and_limits_scale_the_estimate():
-    sizes = [[Size(10, 1, None, 1e7, 0), Size(0, 0, 1, 3e8, 0)]]
+    sizes = [[Size(10, 1, None, 10.0, 1e7, 0), Size(0, 0, 1, 10.0, 3e8, 0)]]
     once = assign(sizes, 8, 1.0, Settings(max_iterations=9))
     assert once.bundles == ((0, (1, 0)),)  # 0.3 s against 0.1 s
     often = assign(sizes, 8, 1.0, Settings(max_iterations=9, restarts=10))
