@@ -220,7 +220,11 @@ def plan(
 @_network
 @_data
 @click.option("--output", metavar="DIR", required=True, help="Directory to write; it appears whole or not at all.")
+@click.option("--algorithm", metavar="NAME", help="em, edml, hybrid, gradient (L-BFGS) or cg.  [default: em]")
 @click.option("--prior", type=float, help="Dirichlet exponent: 1 is maximum likelihood, 2 Laplace.  [default: 1.0]")
+@click.option("--prior-file", metavar="FILE", help="Exponents by variable or parameter, TOML or JSON.")
+@click.option("--damping", type=float, help="Share of the old parameters that EDML keeps at first.  [default: 0.5]")
+@click.option("--accelerate", is_flag=True, help="Quasi-Newton steps in EM, where they pay.")
 @click.option("--restarts", type=int, help="Starts per sub-network; the best is kept.  [default: 1]")
 @click.option("--seed", type=int, help="Seed of the random starts.  [default: 0]")
 @click.option("--tolerance", type=float, help="Largest change of a parameter to stop at.  [default: 1e-5]")
@@ -319,7 +323,10 @@ def _learn(job: Job) -> None:
         result = run(
             job.network,
             _source(job.data),
-            prior=job.prior,
+            algorithm=job.algorithm,
+            prior=job.prior if job.prior_file is None else job.prior_file,
+            damping=job.damping,
+            accelerate=job.accelerate,
             restarts=job.restarts,
             seed=job.seed,
             tolerance=job.tolerance,

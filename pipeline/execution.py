@@ -26,7 +26,7 @@ class Executor(Protocol):
     overhead: float
     allowed_bytes: int
 
-    def warm_up(self, code_type: str = "int8", weight_type: str = "int64") -> None:
+    def warm_up(self, code_type: str = "int8", weight_type: str = "int64", kernels: str = "em") -> None:
         """Compile the kernels wherever tasks will run, so that no stage pays for it."""
         ...
 
@@ -81,9 +81,9 @@ class LocalExecutor:
         self.n_threads = n_threads or dask.system.CPU_COUNT
         self.allowed_bytes = int(USABLE_SHARE * _available_memory() / self.n_threads)
 
-    def warm_up(self, code_type: str = "int8", weight_type: str = "int64") -> None:
+    def warm_up(self, code_type: str = "int8", weight_type: str = "int64", kernels: str = "em") -> None:
         """See `Executor.warm_up`."""
-        warm_up(code_type, weight_type)
+        warm_up(code_type, weight_type, kernels)
 
     def fetch(self, handles: Sequence[Any]) -> list[Any]:
         """See `Executor.fetch`."""
@@ -128,9 +128,9 @@ class ClusterExecutor:
         limits = [w["memory_limit"] / max(w["nthreads"], 1) for w in workers.values() if w.get("memory_limit")]
         self.allowed_bytes = int(USABLE_SHARE * min(limits, default=_available_memory() / self.n_threads))
 
-    def warm_up(self, code_type: str = "int8", weight_type: str = "int64") -> None:
+    def warm_up(self, code_type: str = "int8", weight_type: str = "int64", kernels: str = "em") -> None:
         """See `Executor.warm_up`."""
-        self.client.run(_warm_up_aside, code_type, weight_type)
+        self.client.run(_warm_up_aside, code_type, weight_type, kernels)
 
     def fetch(self, handles: Sequence[Any]) -> list[Any]:
         """See `Executor.fetch`."""
@@ -190,11 +190,11 @@ class ClusterExecutor:
         return list(self.client.gather([self.client.submit(function, *a, pure=False) for a in argument_lists]))
 
 
-async def _warm_up_aside(code_type: str, weight_type: str) -> None:
+async def _warm_up_aside(code_type: str, weight_type: str, kernels: str) -> None:
     """Warm up in a thread: compiling takes seconds, during which a worker must go on answering."""
     import asyncio
 
-    await asyncio.to_thread(warm_up, code_type, weight_type)
+    await asyncio.to_thread(warm_up, code_type, weight_type, kernels)
 
 
 def make_executor(client: Any = None) -> Executor:

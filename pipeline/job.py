@@ -26,8 +26,16 @@ class Job:
         Files, directories, globs or URLs.
     output : str
         Directory to write.
+    algorithm : str
+        "em", "edml", "hybrid", "gradient" or "cg".
     prior : float
         Dirichlet exponent; one is maximum likelihood, two Laplace smoothing.
+    prior_file : str or None
+        File of exponents by variable, in place of `prior`.
+    damping : float
+        Of EDML's and the hybrid's updates.
+    accelerate : bool
+        EM with guarded quasi-Newton steps.
     restarts, seed : int
         Starts per sub-network, and where their randomness comes from.
     tolerance : float
@@ -53,7 +61,11 @@ class Job:
     network: str
     data: tuple[str, ...]
     output: str
+    algorithm: str = "em"
     prior: float = 1.0
+    prior_file: str | None = None
+    damping: float = 0.5
+    accelerate: bool = False
     restarts: int = 1
     seed: int = 0
     tolerance: float = 1e-5
@@ -93,6 +105,9 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
 
 
+# As in tasks.solving, which would bring numba with it.
+ALGORITHMS = ("em", "edml", "hybrid", "gradient", "cg")
+
 _TEXT = _Setting("text that is not empty", _is_text)
 _FLAG = _Setting("true or false", lambda v: isinstance(v, bool))
 _POSITIVE = _Setting("a whole number of at least 1", lambda v: _is_whole(v) and v >= 1)
@@ -100,7 +115,11 @@ _SETTINGS = {
     "network": _TEXT,
     "data": _Setting("text or a list of texts", lambda v: _is_text(v) or (_is_texts(v) and len(v) > 0 and all(v))),
     "output": _TEXT,
+    "algorithm": _Setting("one of em, edml, hybrid, gradient, cg", lambda v: v in ALGORITHMS),
     "prior": _Setting("a finite number of at least 1", lambda v: _is_finite(v) and v >= 1),
+    "prior_file": _TEXT,
+    "damping": _Setting("a number from 0 to below 1", lambda v: _is_finite(v) and 0 <= v < 1),
+    "accelerate": _FLAG,
     "restarts": _POSITIVE,
     "seed": _Setting("a whole number that is not negative", lambda v: _is_whole(v) and v >= 0),
     "tolerance": _Setting("a finite number above 0", lambda v: _is_finite(v) and v > 0),
@@ -146,6 +165,10 @@ def make_job(settings: Mapping[str, Any], spell: Callable[[str], str] = str) -> 
         raise BadInputError(
             f"{spell('workers')} and {spell('scheduler')} exclude each other: a running scheduler has its own workers"
         )
+    if "prior" in values and "prior_file" in values:
+        raise BadInputError(f"{spell('prior')} and {spell('prior_file')} exclude each other: the file has a default")
+    if values.get("accelerate") and values.get("algorithm", "em") != "em":
+        raise BadInputError(f"{spell('accelerate')}: expected {spell('algorithm')} em, found {values['algorithm']!r}")
     return Job(**values)
 
 
@@ -194,6 +217,7 @@ def read_job(path: str | os.PathLike[str]) -> Job:
         "network": _locate_network(job.network, here),
         "data": tuple(_locate(d, here) for d in job.data),
         "output": _locate(job.output, here),
+        "prior_file": None if job.prior_file is None else _locate(job.prior_file, here),
     }
     return Job(**{f.name: located.get(f.name, getattr(job, f.name)) for f in fields(Job)})
 

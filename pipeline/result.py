@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +19,10 @@ from tasks.solving import Size
 
 if TYPE_CHECKING:
     from pgmpy.models import DiscreteBayesianNetwork
+
+
+# Relative difference of log posteriors up to which two starts found the same optimum.
+SAME_OPTIMUM = 1e-6
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,31 @@ class LearnResult:
         from pipeline.networks import to_pgmpy
 
         return to_pgmpy(self.learned)
+
+
+def spread_of_optima(records: Sequence[SubNetworkResult]) -> dict[str, Any]:
+    """How far the starts' ends lie apart, over the sub-networks that were iterated.
+
+    Returns
+    -------
+    dict
+        sub_networks: how many were iterated. best, worst: log posterior, nats, with each one's best or worst start.
+        distinct: the most optima that any of them has, optima within 1e-6 of their log posterior being one.
+        several: how many have more than one.
+    """
+    ends = [r.restarts for r in records if r.restarts]
+    distinct = []
+    for posteriors in ends:
+        ordered = sorted(posteriors)
+        apart = [b - a > SAME_OPTIMUM * (1.0 + abs(b)) for a, b in pairwise(ordered)]
+        distinct.append(1 + sum(apart))
+    return {
+        "sub_networks": len(ends),
+        "best": math.fsum(max(p) for p in ends),
+        "worst": math.fsum(min(p) for p in ends),
+        "distinct": max(distinct, default=0),
+        "several": sum(d > 1 for d in distinct),
+    }
 
 
 def assemble(

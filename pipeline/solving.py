@@ -1,7 +1,8 @@
 """Farm the sub-networks out: largest first, small ones in bundles, a giant one split over the workers.
 
 A giant's instances are cut at the boundaries of the blocks in which one worker would sum them, and the partial sums
-are added along the same binary tree: however it is run, a sub-network has the same answer to the last bit.
+are added along the same binary tree: however it is run, a sub-network has the same answer to the last bit. Plain EM
+alone can be split so; by any other algorithm, and by accelerated EM, a giant is solved by one task.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ def assign(sizes: Sequence[Sequence[Size]], n_threads: int, overhead: float, set
             dwarfs = seconds[g][k] > total / (2 * n_threads)
             # An iteration must be worth the exchange of parameters and counts with every worker.
             pays = 1e-9 * size.work * (1 - 1 / n_threads) > 2 * overhead * n_threads
-            iterates = size.instances > 0
-            (split if n_threads > 1 and iterates and dwarfs and pays else rest).append((g, k))
+            may = settings.can_split and size.instances > 0
+            (split if n_threads > 1 and may and dwarfs and pays else rest).append((g, k))
         rest.sort(key=lambda at: -seconds[at[0]][at[1]])
         target = max(BUNDLE_SECONDS, total / (4 * n_threads))
         bundle: list[int] = []
@@ -106,6 +107,7 @@ def solve_all(
     members: Sequence[Sequence[int]],
     settings: Settings,
     starts: Sequence[NDArray[np.float64]] | None,
+    priors: Sequence[NDArray[np.float64] | None],
     token: str,
     progress: Progress | None = None,
 ) -> list[Timed]:
@@ -125,6 +127,8 @@ def solve_all(
         How.
     starts : sequence of float64 arrays, or None
         Parameters of the first start by sub-network; None for random ones.
+    priors : sequence of (float64 array, or None)
+        Pseudo counts by sub-network; None where the settings' one exponent is all.
     token : str
         Makes the tasks' keys this job's own.
     progress : callable, optional
@@ -139,13 +143,15 @@ def solve_all(
     results: dict[int, Timed] = {}
     for g, k in shared.split:
         start = None if starts is None else starts[members[g][k]]
-        results[members[g][k]] = _solve_split(executor, prepared[g], k, sizes[g][k], settings, start, progress)
+        prior = priors[members[g][k]]
+        results[members[g][k]] = _solve_split(executor, prepared[g], k, sizes[g][k], settings, start, prior, progress)
     graph: dict[Any, Any] = {f"settings-{token}": settings}
     keys = []
     for rank, (g, positions) in enumerate(shared.bundles):
         key = (f"solve-{token}", rank)
         first = [None if starts is None else starts[members[g][k]] for k in positions]
-        graph[key] = (solve_bundle, prepared[g], list(positions), f"settings-{token}", first)
+        own = [priors[members[g][k]] for k in positions]
+        graph[key] = (solve_bundle, prepared[g], list(positions), f"settings-{token}", first, own)
         keys.append(key)
     solved = executor.gather(graph, keys, progress, "solve") if keys else []
     for (g, positions), bundle in zip(shared.bundles, solved, strict=True):
@@ -161,12 +167,14 @@ def _solve_split(
     size: Size,
     settings: Settings,
     start: NDArray[np.float64] | None,
+    prior: NDArray[np.float64] | None,
     progress: Progress | None,
 ) -> Timed:
     """EM on one sub-network with its instances split over the workers: broadcast parameters, tree-add counts."""
     began = time.perf_counter()
     ((n, counts),) = executor.collect(counts_of, [(prepared, position)])
     complete = counts.astype(np.float64)
+    pseudo = np.full(n.n_parameters, settings.prior - 1.0) if prior is None else prior
     block = block_size(size.instances, n.n_parameters)
     n_blocks = -(-size.instances // block)
     # Slices of 2^k blocks, aligned: each is a whole subtree of the sum.
@@ -184,7 +192,7 @@ def _solve_split(
             if progress:
                 progress("em-iteration", iteration, settings.max_iterations)
 
-        return _iterate(executor, slices, bounds, n, complete, size.weight, theta, block, settings, report)
+        return _iterate(executor, slices, bounds, n, complete, size.weight, pseudo, theta, block, settings, report)
 
     def describe(instance: int) -> tuple[tuple[str, ...], dict[str, int]]:
         (described,) = executor.collect(describe_instance, [(prepared, position, instance)])
@@ -201,13 +209,13 @@ def _iterate(
     n: SubNetwork,
     complete: Floats,
     instance_weight: float,
+    prior: Floats,
     theta: Floats,
     block: int,
     settings: Settings,
     report: Any,
 ) -> tuple[Solution, int, int]:
     """The loop of `tasks.em._em`, with the E-step done by the workers; step for step the same additions."""
-    prior = np.full(n.n_parameters, settings.prior - 1.0)
     weight = float(complete.sum()) + instance_weight
     history: list[tuple[float, float]] = []
     iteration, status, where, change = 0, LIMIT, -1, np.inf

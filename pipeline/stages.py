@@ -87,13 +87,17 @@ def sizes(prepared: Prepared, group: Group) -> tuple[int, int | float, tuple[Siz
 
 
 def solve_bundle(
-    prepared: Prepared, members: Sequence[int], settings: Settings, starts: Sequence[NDArray[Any] | None]
+    prepared: Prepared,
+    members: Sequence[int],
+    settings: Settings,
+    starts: Sequence[NDArray[Any] | None],
+    priors: Sequence[NDArray[Any] | None],
 ) -> list[Timed]:
     """Stage solve: some of a group's problems, one after another."""
     results = []
-    for k, start in zip(members, starts, strict=True):
+    for k, start, prior in zip(members, starts, priors, strict=True):
         began = time.perf_counter()
-        solution = solve(prepared.problems[k], settings, start)
+        solution = solve(prepared.problems[k], settings, start, prior)
         results.append(Timed(solution, time.perf_counter() - began))
     return results
 

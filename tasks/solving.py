@@ -1,4 +1,4 @@
-"""One sub-network from counts to parameters: closed form or EM, from seeded starts."""
+"""One sub-network from counts to parameters: closed form or an iterative algorithm, from seeded starts."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from tasks.inference import Evidence, block_size, make_evidence
 from tasks.projection import Counts
 from tasks.subnetwork import SubNetwork
 
+ALGORITHMS = ("em", "edml", "hybrid", "gradient", "cg")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -32,7 +34,7 @@ class Settings:
     Attributes
     ----------
     prior : float
-        Dirichlet exponent of every parameter; 1 is maximum likelihood (equation 2.1).
+        Dirichlet exponent of every parameter without one of its own; 1 is maximum likelihood (equation 2.1).
     seed, restarts : int
         Random starts are a function of seed, restart and variable name alone.
     tolerance : float
@@ -41,6 +43,12 @@ class Settings:
         Updates after which a start is given up as not converged.
     allowed_bytes : int
         Memory that elimination programs may take.
+    algorithm : str
+        One of `ALGORITHMS`; what is complete is counted, whichever.
+    damping : float
+        Share of the old parameters that EDML's and the hybrid's updates keep at first: from 0 to below 1.
+    accelerate : bool
+        EM with guarded quasi-Newton steps.
     """
 
     prior: float = 1.0
@@ -49,6 +57,21 @@ class Settings:
     tolerance: float = 1e-5
     max_iterations: int = 1000
     allowed_bytes: int = 1 << 33
+    algorithm: str = "em"
+    damping: float = 0.5
+    accelerate: bool = False
+
+    @property
+    def kernels(self) -> str:
+        """Which kernels the algorithm runs, as `tasks.warmup.warm_up` names them."""
+        if self.algorithm in ("edml", "hybrid"):
+            return "edml"
+        return "accelerate" if self.accelerate else "em"
+
+    @property
+    def can_split(self) -> bool:
+        """Whether a giant sub-network may be split over workers: plain EM alone can be."""
+        return self.algorithm == "em" and not self.accelerate
 
 
 @dataclass(frozen=True)
@@ -132,7 +155,41 @@ def random_start(sub_network: SubNetwork, seed: int, restart: int) -> Floats:
     return theta
 
 
-def solve(problem: Problem, settings: Settings, start: NDArray[np.float64] | None = None) -> Solution:
+def run_algorithm(
+    settings: Settings,
+    sub_network: SubNetwork,
+    complete: Floats,
+    evidence: Evidence,
+    prior: Floats,
+    start: Floats,
+) -> tuple[Solution, int, int]:
+    """One start by the algorithm that the settings name; as `tasks.em.run_em`."""
+    n, tolerance, limit = sub_network, settings.tolerance, settings.max_iterations
+    # Each is imported on first use: who runs EM pays for neither scipy nor the other kernels.
+    if settings.algorithm in ("edml", "hybrid"):
+        from tasks.edml import run_edml
+
+        hybrid = settings.algorithm == "hybrid"
+        return run_edml(n, complete, evidence, prior, start, tolerance, limit, settings.damping, hybrid)
+    if settings.algorithm in ("gradient", "cg"):
+        from tasks.gradient import run_gradient
+
+        method = "cg" if settings.algorithm == "cg" else "lbfgs"
+        return run_gradient(n, complete, evidence, prior, start, tolerance, limit, method)
+    assert settings.algorithm == "em"
+    if settings.accelerate:
+        from tasks.accelerate import run_accelerated_em
+
+        return run_accelerated_em(n, complete, evidence, prior, start, tolerance, limit)
+    return run_em(n, complete, evidence, prior, start, tolerance, limit)
+
+
+def solve(
+    problem: Problem,
+    settings: Settings,
+    start: NDArray[np.float64] | None = None,
+    prior: NDArray[np.float64] | None = None,
+) -> Solution:
     """Learn a sub-network's parameters.
 
     Parameters
@@ -143,6 +200,8 @@ def solve(problem: Problem, settings: Settings, start: NDArray[np.float64] | Non
         Prior, starts, when to stop.
     start : float64 array, shape (n_parameters,), optional
         Parameters of the first start in place of random ones.
+    prior : float64 array, shape (n_parameters,), optional
+        Pseudo counts, Dirichlet exponents minus one, in place of the settings' one exponent.
 
     Returns
     -------
@@ -158,17 +217,17 @@ def solve(problem: Problem, settings: Settings, start: NDArray[np.float64] | Non
     """
     n = problem.sub_network
     complete = problem.counts.complete.astype(np.float64)
-    prior = np.full(n.n_parameters, settings.prior - 1.0)
+    pseudo = np.full(n.n_parameters, settings.prior - 1.0) if prior is None else prior
     evidence, table = problem.evidence, problem.counts.instances
     if start is not None:
         # No start matters where counting is all; one that cannot have made the data is a slip all the same.
         evaluate(problem, start)
     if evidence is None or table is None or len(table) == 0:
-        return closed_form(n, complete, prior)
+        return closed_form(n, complete, pseudo)
 
     def run(restart: int) -> tuple[Solution, int, int]:
         theta = start if start is not None and restart == 0 else random_start(n, settings.seed, restart)
-        return run_em(n, complete, evidence, prior, theta, settings.tolerance, settings.max_iterations)
+        return run_algorithm(settings, n, complete, evidence, pseudo, theta)
 
     def describe(instance: int) -> tuple[tuple[str, ...], dict[str, int]]:
         return table.describe(instance, n)

@@ -24,11 +24,11 @@ from tasks.reading import Partition
 from tasks.scopes import MAX_ENTRIES, pack_scopes
 from tasks.subnetwork import SubNetwork, make_sub_network
 
-_done: set[tuple[str, str]] = set()
+_done: set[tuple[str, str, str]] = set()
 _lock = threading.Lock()
 
 
-def warm_up(code_type: str = "int8", weight_type: str = "int64") -> None:
+def warm_up(code_type: str = "int8", weight_type: str = "int64", kernels: str = "em") -> None:
     """Load the kernels from Numba's cache, or compile and cache them: 0.4 s or half a minute, once a process.
 
     Parameters
@@ -37,9 +37,12 @@ def warm_up(code_type: str = "int8", weight_type: str = "int64") -> None:
         Of the partitions' codes.
     weight_type : {"int64", "float64"}
         Of the weights, and so of the counts.
+    kernels : {"em", "edml", "accelerate"}
+        What is going to learn; all need EM's.
     """
+    key = (code_type, weight_type, kernels)
     with _lock:
-        if (code_type, weight_type) in _done:
+        if key in _done:
             return
 
         def counting() -> None:
@@ -47,13 +50,14 @@ def warm_up(code_type: str = "int8", weight_type: str = "int64") -> None:
 
         counting.__name__ = f"counting-{code_type}-{weight_type}"
         left: list[Callable[[], object]] = [counting, _elimination, _learning]
+        left += {"em": [], "edml": [_edml], "accelerate": [_accelerate]}[kernels]
         for wait in (False, True):
             for group in list(left):
                 with _only_process(group.__name__, wait) as mine:
                     if mine:
                         group()
                         left.remove(group)
-        _done.add((code_type, weight_type))
+        _done.add(key)
 
 
 @contextmanager
@@ -107,15 +111,20 @@ def _elimination() -> Programs:
     return compile_programs(_chain(), _table(3))
 
 
-def _learning() -> None:
-    n, table = _chain(), _table(1)
+def _one_table() -> tuple[SubNetwork, Evidence]:
+    """A problem whose only program is one table, made without compiling the elimination."""
+    n = _chain()
     one = np.zeros(1, np.int64)
     programs = Programs(
         cluster_ptr=np.array([0, 1], np.int32), size=one + 3, table=one, parent=np.array([-1], np.int32),
         separator_size=one + 1, message=one + 3, up=one, down=one, factor_ptr=np.array([0, 2], np.int32),
         slot=np.array([0, 1], np.int32), relative=one, maps=np.zeros(6, np.int32), scratch=one + 4,
     )  # fmt: skip
-    evidence: Evidence = make_evidence(n, table, programs)
+    return n, make_evidence(n, _table(1), programs)
+
+
+def _learning() -> None:
+    n, evidence = _one_table()
     theta = np.full(n.n_parameters, 1 / 3)
     nothing = np.zeros(n.n_parameters)
     run_em(n, nothing, evidence, nothing, theta, 1e-5, 2)
@@ -124,3 +133,19 @@ def _learning() -> None:
     log_terms(nothing, theta)
     scratch = np.empty((2, 4))
     _infer_in_logs(0, np.log(theta), nothing, scratch[0], scratch[1], *evidence.arrays)
+
+
+def _edml() -> None:
+    from tasks.edml import run_edml
+
+    n, evidence = _one_table()
+    nothing = np.zeros(n.n_parameters)
+    run_edml(n, nothing, evidence, nothing, np.full(n.n_parameters, 1 / 3), 1e-5, 2, 0.5, True)
+
+
+def _accelerate() -> None:
+    from tasks.accelerate import run_accelerated_em
+
+    n, evidence = _one_table()
+    nothing = np.zeros(n.n_parameters)
+    run_accelerated_em(n, nothing, evidence, nothing, np.full(n.n_parameters, 1 / 3), 1e-5, 2)

@@ -125,7 +125,10 @@ def test_learn_passes_the_defaults_and_starts_no_cluster(learned, tmp_path):
     assert call == {
         "network": "alarm",
         "data": "data",
+        "algorithm": "em",
         "prior": 1.0,
+        "damping": 0.5,
+        "accelerate": False,
         "restarts": 1,
         "seed": 0,
         "tolerance": 1e-5,
@@ -142,7 +145,8 @@ def test_learn_passes_the_defaults_and_starts_no_cluster(learned, tmp_path):
 
 
 def test_learn_passes_every_flag(learned, tmp_path):
-    flags = "--prior 2 --restarts 3 --seed 4 --tolerance 1e-7 --max-iterations 50 --start network --keep-barren"
+    flags = "--algorithm em --damping 0.25 --accelerate --prior 2 --restarts 3 --seed 4 --tolerance 1e-7"
+    flags += " --max-iterations 50 --start network --keep-barren"
     flags += " --no-decompose --missing-token ? --missing-token a,b --weight n --overwrite --json"
     result = invoke("learn", "net.bif", "one.parquet", "two.parquet", "--output", tmp_path, *flags.split())
     assert result.exit_code == 0, result.output
@@ -151,7 +155,10 @@ def test_learn_passes_every_flag(learned, tmp_path):
     assert call == {
         "network": "net.bif",
         "data": ["one.parquet", "two.parquet"],
+        "algorithm": "em",
         "prior": 2.0,
+        "damping": 0.25,
+        "accelerate": True,
         "restarts": 3,
         "seed": 4,
         "tolerance": 1e-7,
