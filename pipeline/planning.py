@@ -36,7 +36,7 @@ class PlannedSubNetwork:
     variables, boundary : tuple of str
         Component (whose parameters are learned) and boundary (thesis, Definitions 1 and 2).
     method : str
-        "closed form" where every variable is always observed, else "em".
+        "closed form" where every variable is always observed, else "iterative".
     hidden, partly_observed : int
         How many of the component's variables are.
     parameters : int
@@ -124,7 +124,7 @@ class Plan:
             f"memory           {_bytes(self.projected_bytes)} a thread at least, {_bytes(self.allowed_bytes)} allowed",
             "",
             f"{_count(len(self.sub_networks), 'independent sub-network')}: {len(complete)} complete (closed form, no "
-            f"iteration), {len(rest)} with missing values (EM)",
+            f"iteration), {len(rest)} with missing values (iterated)",
         ]
         if rest:
             shown = rest[:20]
@@ -382,7 +382,7 @@ def _planned(s: SubNetwork, n_rows: int) -> PlannedSubNetwork:
     return PlannedSubNetwork(
         variables=s.component,
         boundary=s.boundary,
-        method="closed form" if s.is_complete else "em",
+        method="closed form" if s.is_complete else "iterative",
         hidden=int((inside & is_hidden).sum()),
         partly_observed=int((inside & s.may_miss & ~is_hidden).sum()),
         parameters=s.n_parameters,

@@ -27,7 +27,14 @@ def test_the_command_line_knows_the_same_algorithms():
 
 
 @pytest.mark.parametrize(
-    "options", [{"algorithm": "em", "accelerate": True}, {"algorithm": "gradient"}, {"algorithm": "cg"}]
+    "options",
+    [
+        {"algorithm": "em", "accelerate": True},
+        {"algorithm": "gradient"},
+        {"algorithm": "cg"},
+        {"algorithm": "edml"},
+        {"algorithm": "hybrid"},
+    ],
 )
 def test_each_climbs_as_high_as_em(options):
     network, _, table = data()

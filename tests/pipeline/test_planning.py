@@ -36,13 +36,13 @@ def test_a_plan_in_words(threads):
         "tasks            1 read-partition, 1 project, 1 merge-counts, 1 compile, 3 solve on 2 threads",
         "memory           664 B a thread at least, 3 GiB allowed",
         "",
-        "3 independent sub-networks: 2 complete (closed form, no iteration), 1 with missing values (EM)",
+        "3 independent sub-networks: 2 complete (closed form, no iteration), 1 with missing values (iterated)",
         " learned  hidden  partly  boundary  parameters  rows at most  variables",
         "       2       1       1         1          10             3  Y, Z",
     ]
     assert json.loads(json.dumps(planned.as_dict()))["tasks"]["solve"] == 3
     piece = planned.sub_networks[2]
-    assert (piece.variables, piece.boundary, piece.method) == (("Y", "Z"), ("X",), "em")
+    assert (piece.variables, piece.boundary, piece.method) == (("Y", "Z"), ("X",), "iterative")
     # Two states of X, four of Z with missing: eight rows are possible, three are there.
     assert piece.max_rows == 3
     many = plan(example(), pa.concat_tables([data] * 10)).sub_networks[2]
