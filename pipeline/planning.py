@@ -19,8 +19,8 @@ from tasks.codes import code_dtype
 from tasks.elimination import compile_programs
 from tasks.errors import BadInputError, TooLargeError
 from tasks.inference import MAX_PARTIALS
-from tasks.instances import reduce_rows
 from tasks.reading import Column
+from tasks.reduction import reduce_rows
 from tasks.subnetwork import SubNetwork
 
 # The kernels' offsets are 32-bit: no sub-network may have more parameters.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.errors import TooLargeError
-from tasks.instances import InstanceTable, _grow
+from tasks.instances import InstanceTable, grow
 from tasks.kernel import kernel
 from tasks.subnetwork import Ints, SubNetwork
 
@@ -276,10 +276,10 @@ def _compile(cardinalities, family_ptr, members, strides, hidden_ptr, hidden, si
         for k in range(n_local):
             place[visit[k]] = n_clusters + k
         need = n_clusters + n_local
-        size, table, parent = _grow(size, need), _grow(table, need), _grow(parent, need)
-        separator_size, message = _grow(separator_size, need), _grow(message, need)
-        up, down, relative = _grow(up, need), _grow(down, need), _grow(relative, need)
-        factor_ptr = _grow(factor_ptr, need + 1)
+        size, table, parent = grow(size, need), grow(table, need), grow(parent, need)
+        separator_size, message = grow(separator_size, need), grow(message, need)
+        up, down, relative = grow(up, need), grow(down, need), grow(relative, need)
+        factor_ptr = grow(factor_ptr, need + 1)
         used = 0
         for k in range(n_local):
             c = visit[k]
@@ -312,12 +312,12 @@ def _compile(cardinalities, family_ptr, members, strides, hidden_ptr, hidden, si
             for j in range(n_fams):
                 if home[j] == c:
                     n_own += 1
-            slot = _grow(slot, n_factors + n_own)
+            slot = grow(slot, n_factors + n_own)
             total = n_maps + size[at] * (n_own + 1) + (size[parent[at]] if parent[at] >= 0 else 0)
             if total > limit:
                 return (False, s, total, cluster_ptr, size, table, parent, separator_size, message, up, down,
                         factor_ptr, slot, relative, maps, scratch)  # fmt: skip
-            maps = _grow(maps, total)
+            maps = grow(maps, total)
             relative[at] = n_maps
             mine = 0
             wide = _members(inside, c, own, cardinalities, inner, radix)

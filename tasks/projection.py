@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from tasks.counting import count_families
 from tasks.errors import BadInputError
-from tasks.instances import InstanceTable, merge_instances, reduce_rows
+from tasks.instances import InstanceTable, merge_instances
 from tasks.reading import Partition
+from tasks.reduction import reduce_rows
 from tasks.scopes import Scope, distinct_rows
 
 # Half the range of a 64-bit integer, as a float's sum of weights is rounded.
@@ -56,7 +57,7 @@ class Projection:
 def project(
     partition: Partition, scopes: Sequence[Scope], drop_barren: bool = True, by_row: bool = False
 ) -> Projection:
-    """Project a partition onto sub-networks and count (thesis, Definition 4; `tasks.instances`).
+    """Project a partition onto sub-networks and count (thesis, Definition 4; `tasks.reduction`).
 
     Parameters
     ----------

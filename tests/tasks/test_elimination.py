@@ -12,7 +12,7 @@ from tasks.elimination import ONE_TABLE, Programs, compile_programs
 from tasks.em import expected_counts
 from tasks.errors import TooLargeError
 from tasks.inference import make_evidence
-from tasks.instances import reduce_rows
+from tasks.reduction import reduce_rows
 from tasks.subnetwork import make_sub_network
 from tests.oracle import flat, incomplete_data, problem_of
 

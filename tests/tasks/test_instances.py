@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.instances import DENSE, merge_instances, reduce_rows
+from tasks.instances import merge_instances
+from tasks.reduction import DENSE, reduce_rows
 from tasks.subnetwork import make_sub_network
 from tests.oracle import (
     KINDS,

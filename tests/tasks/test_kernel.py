@@ -9,7 +9,7 @@ import numba
 import pytest
 
 from tasks import kernel as module
-from tasks.instances import _mix
+from tasks.instances import mix
 from tasks.kernel import cache_directory, kernel
 
 SOURCES = Path(module.__file__).parent
@@ -58,9 +58,9 @@ def test_an_installation_that_cannot_be_written(copy, tmp_path):
 
 
 def test_kernels_release_the_lock_and_are_cached():
-    assert _mix.targetoptions["nogil"]
-    assert type(_mix._cache).__name__ == "FunctionCache"
-    assert Path(_mix._cache.cache_path).is_relative_to(numba.config.CACHE_DIR or cache_directory())
+    assert mix.targetoptions["nogil"]
+    assert type(mix._cache).__name__ == "FunctionCache"
+    assert Path(mix._cache.cache_path).is_relative_to(numba.config.CACHE_DIR or cache_directory())
 
 
 def test_numba_is_left_as_it_was(monkeypatch):
