@@ -25,9 +25,9 @@ from tasks.em import (
     IMPOSSIBLE_FAMILY,
     IMPOSSIBLE_INSTANCE,
     LIMIT,
-    ROUNDING,
     Floats,
     Solution,
+    fell,
     log_terms,
     maximise,
 )
@@ -162,6 +162,7 @@ def _accelerated(start, complete, prior, bases, child_cardinalities, rows, toler
     n_pairs, accepted, iteration = 0, 0, 0
     gain = 0.0
     kind = PLAIN_STEP
+    examples = complete.sum() + arrays[1].sum()
     while True:
         likelihoods, where = sweep(moved, expected, block, scratch, belief, arrays)
         log_likelihood = log_posterior = -np.inf
@@ -186,7 +187,7 @@ def _accelerated(start, complete, prior, bases, child_cardinalities, rows, toler
             keep = log_posterior - before >= gain
         history[iteration, 0] = log_likelihood if keep else history[iteration - 1, 0]
         history[iteration, 1] = log_posterior if keep else before
-        if keep and iteration > 0 and not log_posterior >= before - ROUNDING * (1.0 + abs(before)):
+        if keep and iteration > 0 and fell(before, log_posterior, examples):
             return moved, expected[0], history[: iteration + 1], iteration, FELL, -1
         if log_posterior > -np.inf:
             for r in range(rows.shape[0] - 1):
