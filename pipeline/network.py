@@ -51,15 +51,7 @@ class Network:
     tables: tuple[NDArray[np.float64] | None, ...]
 
     def __post_init__(self) -> None:
-        if not self.variables:
-            raise BadInputError(f"network {self.name}: it has no variables")
-        _no_duplicates(f"network {self.name}: variable", self.variables)
-        for variable, states in zip(self.variables, self.states, strict=True):
-            if states is not None:
-                where = f"network {self.name}: variable {variable!r}"
-                if not states:
-                    raise BadInputError(f"{where} has no states")
-                _no_duplicates(f"{where}: state", [str(s) for s in states])
+        check_names(self.name, self.variables, self.states)
         for variable, parents in zip(self.variables, self.parents, strict=True):
             where = f"network {self.name}: variable {variable!r}"
             _no_duplicates(f"{where}: parent", [self.variables[p] for p in parents])
@@ -133,6 +125,19 @@ class Network:
             path.append(i)
             i = next(p for p in self.parents[i] if waiting[p])
         return [self.variables[j] for j in reversed([*path[path.index(i) :], i])]
+
+
+def check_names(name: str, variables: Sequence[str], states: Sequence[tuple[State, ...] | None]) -> None:
+    """Refuse a network without variables, with variables or states of equal names, or with a variable without states."""
+    if not variables:
+        raise BadInputError(f"network {name}: it has no variables")
+    _no_duplicates(f"network {name}: variable", variables)
+    for variable, own in zip(variables, states, strict=True):
+        if own is not None:
+            where = f"network {name}: variable {variable!r}"
+            if not own:
+                raise BadInputError(f"{where} has no states")
+            _no_duplicates(f"{where}: state", [str(s) for s in own])
 
 
 def _no_duplicates(what: str, names: Sequence[str]) -> None:
