@@ -128,7 +128,7 @@ class Network:
 
 
 def check_names(name: str, variables: Sequence[str], states: Sequence[tuple[State, ...] | None]) -> None:
-    """Refuse a network without variables, with variables or states of equal names, or with a variable without states."""
+    """Refuse no variables, variables or states of equal names, and a variable without states."""
     if not variables:
         raise BadInputError(f"network {name}: it has no variables")
     _no_duplicates(f"network {name}: variable", variables)
