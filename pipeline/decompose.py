@@ -1,10 +1,11 @@
-"""Cut a network into independent learning problems (thesis, section 6.2)."""
+"""Cut a network into independent learning problems (thesis, section 6.2) or data terms (Markov random fields)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from pipeline.markov import AnyNetwork, MarkovNetwork
 from pipeline.network import Network
 from tasks.subnetwork import SubNetwork, make_sub_network
 
@@ -27,7 +28,7 @@ class Decomposition:
 
 
 def decompose(
-    network: Network,
+    network: AnyNetwork,
     columns: Mapping[str, int],
     always_observed: Collection[str],
     hidden: Collection[str],
@@ -37,7 +38,7 @@ def decompose(
 
     Parameters
     ----------
-    network : Network
+    network : Network or MarkovNetwork
         Every variable's states must be known.
     columns : mapping
         Row of each present variable in a partition's codes.
@@ -52,8 +53,75 @@ def decompose(
 
     References
     ----------
-    Refaat (2015), Definitions 1 to 3, Proposition 3.
+    Refaat (2015), Definitions 1 to 3, Proposition 3. Refaat & Darwiche, *Data Compression for Learning MRF
+    Parameters*, section 4.
     """
+    if isinstance(network, MarkovNetwork):
+        return _data_terms(network, columns, always_observed, whole)
+    return _components(network, columns, always_observed, hidden, whole)
+
+
+class _Union:
+    """Disjoint sets of numbers."""
+
+    def __init__(self, n: int) -> None:
+        self.leader = list(range(n))
+
+    def find(self, i: int) -> int:
+        leader = self.leader
+        while leader[i] != i:
+            leader[i] = leader[leader[i]]
+            i = leader[i]
+        return i
+
+    def tie(self, i: int, j: int) -> None:
+        self.leader[self.find(i)] = self.find(j)
+
+
+def _data_terms(
+    network: MarkovNetwork, columns: Mapping[str, int], always_observed: Collection[str], whole: bool
+) -> Decomposition:
+    """Connected parts of the graph of factors, without the edges whose shared variables are always observed."""
+    cardinalities = network.cardinalities
+    is_cut = [v in always_observed and not whole for v in network.variables]
+    factors = [f for f, scope in enumerate(network.scopes) if scope]
+    union = _Union(len(network.scopes))
+    holder = [-1] * len(network.variables)
+    for f in factors:
+        for v in network.scopes[f]:
+            if holder[v] >= 0 and not is_cut[v]:
+                union.tie(f, holder[v])
+            holder[v] = f
+        if whole:
+            union.tie(f, factors[0])
+    parts: dict[int, list[int]] = {}
+    for f in factors:
+        parts.setdefault(union.find(f), []).append(f)
+    sub_networks = []
+    for part in parts.values():
+        scope = sorted({v for f in part for v in network.scopes[f]})
+        local = {v: k for k, v in enumerate(scope)}
+        sub_networks.append(
+            make_sub_network(
+                names=[network.variables[v] for v in scope],
+                cardinalities=[cardinalities[v] for v in scope],
+                columns=[columns.get(network.variables[v], -1) for v in scope],
+                may_miss=[network.variables[v] not in always_observed for v in scope],
+                families=[[local[v] for v in network.scopes[f]] for f in part],
+                factors=part,
+                directed=False,
+            )
+        )
+    return Decomposition(tuple(sub_networks), ())
+
+
+def _components(
+    network: Network,
+    columns: Mapping[str, int],
+    always_observed: Collection[str],
+    hidden: Collection[str],
+    whole: bool,
+) -> Decomposition:
     n = len(network.variables)
     is_hidden = [v in hidden for v in network.variables]
     is_cut = [v in always_observed and not whole for v in network.variables]
@@ -67,23 +135,16 @@ def decompose(
 
     kept = [i for i in network.topological_order if not pruned[i]]
     rank = {v: k for k, v in enumerate(kept)}
-    leader = list(range(n))
-
-    def find(i: int) -> int:
-        while leader[i] != i:
-            leader[i] = leader[leader[i]]
-            i = leader[i]
-        return i
-
+    union = _Union(n)
     for i in kept:
         for p in network.parents[i]:
             if not is_cut[p]:
-                leader[find(i)] = find(p)
+                union.tie(i, p)
         if whole:
-            leader[find(i)] = find(kept[0])
+            union.tie(i, kept[0])
     components: dict[int, list[int]] = {}
     for i in kept:
-        components.setdefault(find(i), []).append(i)
+        components.setdefault(union.find(i), []).append(i)
 
     cardinalities = network.cardinalities
     sub_networks = []
@@ -97,6 +158,7 @@ def decompose(
                 columns=[columns.get(network.variables[v], -1) for v in scope],
                 may_miss=[network.variables[v] not in always_observed for v in scope],
                 families=[[*(local[p] for p in network.parents[i]), local[i]] for i in component],
+                factors=component,
             )
         )
     return Decomposition(tuple(sub_networks), tuple(network.variables[i] for i in range(n) if pruned[i]))

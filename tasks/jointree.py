@@ -280,6 +280,7 @@ def make_jointree(
             separator -= 1
             p = step_parent[p]
         step_parent[step] = p
+
     def home(step: int) -> int:
         while into[step] != step:
             step = into[step]

@@ -76,7 +76,7 @@ def project(
         for k, s in zip(scope.members, scope.sub_networks, strict=True):
             counts[k] = Counts(
                 count_families(rows, examples, s),
-                None if s.is_complete else reduce_rows(rows, examples, s, drop_barren, by_row),
+                None if s.is_complete else reduce_rows(rows, examples, s, drop_barren and s.directed, by_row),
             )
     n_rows = int(codes.shape[1])
     total_weight: int | float = n_rows

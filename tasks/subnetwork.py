@@ -1,4 +1,4 @@
-"""A learning problem as arrays: variables, families, where their parameters lie."""
+"""A learning problem as arrays: variables, families or factors, where their parameters lie."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ class SubNetwork:
     Variables are numbered locally, parents before children. The parameters of all free families lie in one flat
     vector: family f holds `bases[f]:bases[f + 1]`, its child's states running fastest, then the last parent's.
 
+    A part of a Markov random field is the same thing undirected: its families are factors, whose last variable is no
+    one's child; its component is what may be missing, or everything.
+
     Attributes
     ----------
     names : tuple of str, length n_variables
@@ -35,6 +38,10 @@ class SubNetwork:
         Local variable, and its step in the family's table.
     bases : int64 array, shape (n_families + 1,)
         Where each family's table begins in the flat vector of parameters.
+    factors : int32 array, shape (n_families,)
+        Each family's number in the whole network.
+    directed : bool
+        False for a part of a Markov random field.
     """
 
     names: tuple[str, ...]
@@ -45,6 +52,8 @@ class SubNetwork:
     members: Ints
     strides: Ints
     bases: NDArray[np.int64]
+    factors: Ints
+    directed: bool = True
 
     @property
     def n_parameters(self) -> int:
@@ -58,7 +67,9 @@ class SubNetwork:
 
     @cached_property
     def component(self) -> tuple[str, ...]:
-        """Names of the variables whose families are learned here."""
+        """Names of the variables whose families are learned here; undirected: of those that may miss, or of all."""
+        if not self.directed:
+            return self.names if self.is_complete else tuple(np.array(self.names, object)[self.may_miss].tolist())
         return tuple(self.names[int(c)] for c in self.children)
 
     @cached_property
@@ -102,6 +113,8 @@ def make_sub_network(
     columns: Sequence[int],
     may_miss: Sequence[bool],
     families: Sequence[Sequence[int]],
+    factors: Sequence[int] | None = None,
+    directed: bool = True,
 ) -> SubNetwork:
     """Lay out the arrays of a learning problem.
 
@@ -110,7 +123,11 @@ def make_sub_network(
     names, cardinalities, columns, may_miss : sequences, length n_variables
         As in `SubNetwork`; parents must come before children.
     families : sequence of sequences of int
-        Each free family as local variables: parents in table order, then the child.
+        Each free family as local variables: parents in table order, then the child; or a factor's scope.
+    factors : sequence of int, length n_families, optional
+        Their numbers in the whole network; by default their places here.
+    directed : bool
+        False where they are factors of a Markov random field.
     """
     ptr, bases = [0], [0]
     members: list[int] = []
@@ -133,4 +150,6 @@ def make_sub_network(
         members=np.asarray(members, np.int32),
         strides=np.asarray(strides, np.int32),
         bases=np.asarray(bases, np.int64),
+        factors=np.asarray(range(len(families)) if factors is None else factors, np.int32),
+        directed=directed,
     )
