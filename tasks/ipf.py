@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.jointree import NONE, WHOLE, Floats, Jointree, own_marginal, receive, upward
+from tasks.jointree import NONE, WHOLE, Floats, Jointree
 from tasks.kernel import kernel
+from tasks.model_term import own_marginal, receive, upward
 
 
 @kernel

@@ -1,16 +1,15 @@
-"""The model term of a Markov random field: log Z and every factor's marginals by one jointree evaluation.
+"""A jointree of a Markov random field's whole graph, laid out for the model term's kernels.
 
-    factor scopes ──► min-fill order ──► clusters ──► absorb the non-maximal ──► flat tables ──► up, down ──► log Z, marginals
+    elimination order ──► clusters ──► absorb the non-maximal ──► flat tables
 
-Where `tasks.elimination` prepares many small inferences, this prepares one large one. A cluster's table has its separator
-towards the parent as the slow axes and the variables that it sums out as the fast ones, so that a message is a sum
-over runs. The factors that a cluster holds are multiplied on a table over their own variables first, which is often
-far smaller than the cluster's.
+Where `tasks.elimination` prepares many small inferences, this prepares one large one. A cluster's table has its
+separator towards the parent as the slow axes and the variables that it sums out as the fast ones, so that a message is
+a sum over runs. The factors that a cluster holds are multiplied on a table over their own variables first, which is
+often far smaller than the cluster's.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -19,19 +18,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.errors import TooLargeError
-from tasks.kernel import kernel
+from tasks.elimination_order import EliminationOrder
 from tasks.subnetwork import Ints
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 
-# As in tasks.inference: products below this may have lost digits, which matters where Z itself is below LOG_TINY.
-LOSSY = 1e-290
-LOG_TINY = -575.0
-# Orders tried where ties decide how large the tables get, and the size from which on that pays.
-TRIES, WORTH_TRYING = 16, 4096
-# No factors of its own; its factors span the whole table.
+# A cluster has no factors of its own; its factors span its whole table.
 NONE, WHOLE = -2, -1
 
 
@@ -116,91 +109,6 @@ class Jointree:
         )
 
 
-# --- elimination order ---------------------------------------------------------------------------------------------
-
-
-def _neighbours(n_variables: int, scopes: Sequence[Sequence[int]]) -> list[set[int]]:
-    adjacent: list[set[int]] = [set() for _ in range(n_variables)]
-    for scope in scopes:
-        for v in scope:
-            adjacent[v].update(scope)
-    for v, own in enumerate(adjacent):
-        own.discard(v)
-    return adjacent
-
-
-def _eliminate(
-    cardinalities: Sequence[int], scopes: Sequence[Sequence[int]], rank: Sequence[int], limit: float
-) -> tuple[list[int], list[set[int]], float]:
-    """Min-fill order, each variable's neighbours when it goes, and the entries of all those cliques.
-
-    Ends early, its lists incomplete, where a clique alone has more than `limit` entries, or all together have.
-    """
-    n = len(cardinalities)
-    adjacent = _neighbours(n, scopes)
-    logs = [math.log2(c) for c in cardinalities]
-
-    def cost(v: int) -> tuple[int, float, int, int]:
-        own = adjacent[v]
-        linked = sum(len(own & adjacent[u]) for u in own)
-        missing = (len(own) * (len(own) - 1) - linked) // 2
-        return missing, logs[v] + sum(logs[u] for u in own), rank[v], v
-
-    current = [cost(v) for v in range(n)]
-    heap = list(current)
-    heapq.heapify(heap)
-    order: list[int] = []
-    cliques: list[set[int]] = []
-    total = 0.0
-    gone = [False] * n
-    while len(order) < n:
-        entry = heapq.heappop(heap)
-        v = entry[3]
-        if gone[v] or entry != current[v]:
-            continue
-        total += 2.0 ** min(entry[1], 1000.0)
-        order.append(v)
-        own = adjacent[v]
-        cliques.append(set(own))
-        if total > limit:
-            return order, cliques, total
-        gone[v] = True
-        touched = set(own)
-        for u in own:
-            adjacent[u].discard(v)
-            new = own - adjacent[u]
-            new.discard(u)
-            if new:
-                # A new edge changes the fill of the common neighbours of its ends.
-                for w in new:
-                    touched |= adjacent[u] & adjacent[w]
-                adjacent[u] |= new
-        for u in touched:
-            now = cost(u)
-            if now != current[u]:
-                current[u] = now
-                heapq.heappush(heap, now)
-    return order, cliques, total
-
-
-def _best_order(
-    cardinalities: Sequence[int], scopes: Sequence[Sequence[int]], limit: float
-) -> tuple[list[int], list[set[int]], float]:
-    n = len(cardinalities)
-    best = _eliminate(cardinalities, scopes, range(n), limit)
-    for attempt in range(1, TRIES):
-        if len(best[0]) == n and best[2] < WORTH_TRYING or n > 1000:
-            break
-        rank = np.random.default_rng(attempt).permutation(n).tolist()
-        found = _eliminate(cardinalities, scopes, rank, min(limit, best[2]) if len(best[0]) == n else limit)
-        if len(found[0]) == n and (len(best[0]) < n or found[2] < best[2]):
-            best = found
-    return best
-
-
-# --- layout --------------------------------------------------------------------------------------------------------
-
-
 def _offsets(members: Sequence[int], cardinalities: Sequence[int], steps: dict[int, int]) -> Ints:
     """For every entry of a table over `members`, the sum of its digits times their steps."""
     out = np.zeros([1] * len(members), np.int64)
@@ -220,48 +128,23 @@ def _steps(members: Sequence[int], cardinalities: Sequence[int]) -> dict[int, in
 
 
 def make_jointree(
-    names: Sequence[str],
-    cardinalities: Sequence[int],
-    scopes: Sequence[Sequence[int]],
-    allowed_bytes: int = 1 << 34,
+    cardinalities: Sequence[int], scopes: Sequence[Sequence[int]], elimination: EliminationOrder
 ) -> Jointree:
     """Prepare the evaluation of a Markov random field's partition function.
 
     Parameters
     ----------
-    names : sequence of str
-        The variables', for messages.
-    cardinalities : sequence of int
-        Their numbers of states.
-    scopes : sequence of sequences of int
-        Each factor's variables in the order of its table's axes; none is empty.
-    allowed_bytes : int
-        Memory the tables may take.
-
-    Returns
-    -------
-    Jointree
-
-    Raises
-    ------
-    TooLargeError
-        The tables need more. Names the treewidth found, the memory, and what to do.
+    cardinalities, scopes
+        As in `find_order`.
+    elimination : EliminationOrder
+        From `find_order`.
 
     References
     ----------
-    Darwiche (2009), *Modeling and Reasoning with Bayesian Networks*, chapters 7 and 9.
+    Darwiche (2009), *Modeling and Reasoning with Bayesian Networks*, chapter 7.
     """
     n = len(cardinalities)
-    limit = allowed_bytes / 24  # 8 bytes a table entry, and 4 a look-up: its own, and some children's
-    order, cliques, total = _best_order(cardinalities, scopes, limit)
-    if len(order) < n or total > limit:
-        width = max(len(c) for c in cliques)
-        raise TooLargeError(
-            f"the partition function of {n} variables needs a jointree of treewidth {width} or more and at least "
-            f"{24 * total / 2**30:.3g} GiB ({names[order[-1]]!r} is summed out together with {len(cliques[-1])} "
-            f"others), allowed {allowed_bytes / 2**30:.3g} GiB; give it more memory, remove factors that close "
-            "loops, or estimate from local counts (LAP, pseudo-likelihood) instead of exactly"
-        )
+    order, cliques = elimination.order, elimination.cliques
     step_of = [0] * n
     for step, v in enumerate(order):
         step_of[v] = step
@@ -306,7 +189,7 @@ def make_jointree(
     for c in range(len(kept) - 1, -1, -1):
         s = kept[c]
         own = summed[s]
-        shared = (cliques[s] | {order[s]}) - set(own)
+        shared = set(cliques[s]) - set(own)
         outer = [v for v in members[parent[c]] if v in shared] if parent[c] >= 0 else []
         members[c] = (*outer, *reversed(own))
         n_separator[c] = len(outer)
@@ -379,170 +262,3 @@ def make_jointree(
         tour=np.array(tour, np.int32),
         bases=bases,
     )
-
-
-# --- kernels -------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def upward(theta, tables, messages, scales, products, arrays):
-    """Fill the clusters and send every message to the roots: log Z, and whether the result can be trusted.
-
-    A root's table ends normalised; every other's is its own factors times its children's messages.
-    """
-    size, runs, table, message, parent, down, own, product, factor_ptr, place, maps = arrays
-    n_clusters = size.shape[0]
-    lossy = False
-    for c in range(n_clusters):
-        first, last = factor_ptr[c], factor_ptr[c + 1]
-        begin = product[c]
-        for g in range(product[c + 1] - begin):
-            x = 1.0
-            for j in range(first, last):
-                x *= theta[maps[place[j] + g]]
-            if x < LOSSY:
-                possible = True
-                for j in range(first, last):
-                    possible = possible and theta[maps[place[j] + g]] > 0.0
-                lossy = lossy or possible
-            products[begin + g] = x
-        here = tables[table[c] : table[c + 1]]
-        if own[c] == NONE:
-            for t in range(size[c]):
-                here[t] = 1.0
-        elif own[c] == WHOLE:
-            for t in range(size[c]):
-                here[t] = products[begin + t]
-        else:
-            look = maps[own[c] : own[c] + size[c]]
-            for t in range(size[c]):
-                here[t] = products[begin + look[t]]
-    log_z = 0.0
-    for c in range(n_clusters):
-        here = tables[table[c] : table[c + 1]]
-        p = parent[c]
-        if p < 0:
-            total = 0.0
-            for t in range(size[c]):
-                total += here[t]
-            if not total >= LOSSY:
-                return -np.inf, False
-            log_z += np.log(total)
-            divide = 1.0 / total
-            for t in range(size[c]):
-                here[t] *= divide
-            continue
-        sent = messages[message[c] : message[c + 1]]
-        n = runs[c]
-        top = 0.0
-        for e in range(sent.shape[0]):
-            total = 0.0
-            for t in range(e * n, e * n + n):
-                total += here[t]
-            sent[e] = total
-            top = max(top, total)
-        if not top >= LOSSY:
-            return -np.inf, False
-        # Scaled to a maximum of one, so that no product of many can overflow.
-        scales[c] = top
-        log_z += np.log(top)
-        divide = 1.0 / top
-        for e in range(sent.shape[0]):
-            sent[e] *= divide
-        above = tables[table[p] : table[p + 1]]
-        look = maps[down[c] : down[c] + size[p]]
-        for t in range(size[p]):
-            x, m = above[t], sent[look[t]]
-            y = x * m
-            if y < LOSSY and x > 0.0 and m > 0.0:
-                lossy = True
-            above[t] = y
-    return log_z, not (lossy and log_z < LOG_TINY)
-
-
-@kernel
-def receive(c, tables, messages, scales, arrays):
-    """Make cluster c's table its belief, from its parent's: the separator's belief is left as its message."""
-    size, runs, table, message, parent, down, own, product, factor_ptr, place, maps = arrays
-    p = parent[c]
-    width = message[c + 1] - message[c]
-    sent = messages[message[c] : message[c + 1]]
-    # The second half of the messages is room for separators' beliefs.
-    half = messages.shape[0] // 2
-    belief = messages[half : half + width]
-    above = tables[table[p] : table[p + 1]]
-    look = maps[down[c] : down[c] + size[p]]
-    for e in range(width):
-        belief[e] = 0.0
-    for t in range(size[p]):
-        belief[look[t]] += above[t]
-    here = tables[table[c] : table[c + 1]]
-    n = runs[c]
-    for e in range(width):
-        ratio = belief[e] / (sent[e] * scales[c]) if sent[e] > 0.0 else 0.0
-        for t in range(e * n, e * n + n):
-            here[t] *= ratio
-        sent[e] = belief[e]
-
-
-@kernel
-def own_marginal(c, tables, products, arrays):
-    """The belief of cluster c over the variables of its factors, in the second half of the products."""
-    size, runs, table, message, parent, down, own, product, factor_ptr, place, maps = arrays
-    half = products.shape[0] // 2
-    belief = products[half + product[c] : half + product[c + 1]]
-    here = tables[table[c] : table[c + 1]]
-    if own[c] == WHOLE:
-        for t in range(size[c]):
-            belief[t] = here[t]
-        return belief
-    for g in range(belief.shape[0]):
-        belief[g] = 0.0
-    if own[c] >= 0:
-        look = maps[own[c] : own[c] + size[c]]
-        for t in range(size[c]):
-            belief[look[t]] += here[t]
-    return belief
-
-
-@kernel
-def _evaluate(theta, marginals, tables, messages, scales, products, arrays):
-    log_z, trusted = upward(theta, tables, messages, scales, products, arrays)
-    if not trusted:
-        return log_z, False
-    parent, factor_ptr, place, maps = arrays[4], arrays[8], arrays[9], arrays[10]
-    for x in range(marginals.shape[0]):
-        marginals[x] = 0.0
-    for c in range(parent.shape[0] - 1, -1, -1):
-        if parent[c] >= 0:
-            receive(c, tables, messages, scales, arrays)
-        belief = own_marginal(c, tables, products, arrays)
-        for j in range(factor_ptr[c], factor_ptr[c + 1]):
-            look = maps[place[j] : place[j] + belief.shape[0]]
-            for g in range(belief.shape[0]):
-                marginals[look[g]] += belief[g]
-    return log_z, True
-
-
-def model_term(tree: Jointree, theta: Floats) -> tuple[float, Floats, bool]:
-    """Log partition function and factor marginals.
-
-    Parameters
-    ----------
-    tree : Jointree
-        Of all factors.
-    theta : float64 array, shape (n_parameters,)
-        Potentials, none above one: scale each factor to a maximum of one first, and add the logarithms of the scales.
-
-    Returns
-    -------
-    log_z : float, nats
-    marginals : float64 array, shape (n_parameters,)
-        Pr(x_f) of every factor's every entry: the gradient of log Z in the log potentials.
-    trusted : bool
-        False where a product left the range of a double or Z is zero: then the other two mean nothing, and
-        `tasks.markov` evaluates in logarithms.
-    """
-    marginals = np.empty(int(tree.bases[-1]))
-    log_z, trusted = _evaluate(theta, marginals, *tree.scratch(), tree.arrays)
-    return float(log_z), marginals, bool(trusted)

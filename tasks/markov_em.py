@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.errors import LikelihoodFellError
 from tasks.em import fell
+from tasks.errors import LikelihoodFellError
 from tasks.ipf import sweep_factors
 from tasks.jointree import Floats
 from tasks.markov_terms import LocalTerms, Model, Penalty, Point, Terms, pseudo_counts, scaled

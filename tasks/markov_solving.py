@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class MarkovSettings:
     """
 
     algorithm: str
-    penalty: Penalty = Penalty()
+    penalty: Penalty = field(default_factory=Penalty)
     seed: int = 0
     restarts: int = 1
     tolerance: float = 1e-5

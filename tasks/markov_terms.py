@@ -20,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.elimination import compile_programs
+from tasks.elimination_order import EliminationOrder, find_order
 from tasks.em import expected_counts
 from tasks.errors import ImpossibleDataError
 from tasks.inference import Evidence, block_size, make_evidence
-from tasks.jointree import Floats, Jointree, Longs, make_jointree, model_term
+from tasks.jointree import Floats, Jointree, Longs, make_jointree
+from tasks.model_term import model_term
 from tasks.projection import Counts
 from tasks.reduction import reduce_rows
 from tasks.solving import Problem
@@ -106,9 +108,14 @@ class Model:
         return log_z, marginals
 
 
-def make_model(graph: Graph, allowed_bytes: int) -> Model:
-    """Prepare the model term; `tasks.errors.TooLargeError` where its jointree does not fit."""
-    return Model(graph, make_jointree(graph.names, graph.cardinalities, graph.scopes, allowed_bytes), allowed_bytes)
+def plan_model(graph: Graph, allowed_bytes: int) -> EliminationOrder:
+    """How the model term will be evaluated; `tasks.errors.TooLargeError` where its jointree does not fit."""
+    return find_order(graph.names, graph.cardinalities, graph.scopes, allowed_bytes)
+
+
+def make_model(graph: Graph, elimination: EliminationOrder, allowed_bytes: int) -> Model:
+    """Prepare the model term."""
+    return Model(graph, make_jointree(graph.cardinalities, graph.scopes, elimination), allowed_bytes)
 
 
 @dataclass(frozen=True)

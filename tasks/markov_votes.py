@@ -48,7 +48,7 @@ class SparseVotes:
         each = self.weight * ratio[self.parameter]
         total = np.bincount(self.vote, each, len(self.counts))
         share = np.divide(self.counts, total, out=np.zeros_like(total), where=total > 0)
-        return np.bincount(self.parameter, each * share[self.vote], self.n_parameters)
+        return np.bincount(self.parameter, each * share[self.vote], self.n_parameters).astype(np.float64)
 
 
 def collect_votes(term: DataTerm, theta: Floats) -> SparseVotes:
