@@ -229,6 +229,22 @@ def open_dataset(
     return _open_parquet(data, job, tuple(sorted((storage_options or {}).items())))
 
 
+def column_names(data: Any, weight: str | None = None) -> tuple[str, ...]:
+    """Names of the data's columns in their order, but for the weight column's; of several files, the first one's."""
+    if hasattr(data, "columns") or isinstance(data, pa.Table | pa.RecordBatch):
+        found = data.schema.names if isinstance(data, pa.Table | pa.RecordBatch) else data.columns
+    else:
+        found = pq.read_schema(_open_first(data)).names
+    return tuple(str(c) for c in found if str(c) != weight)
+
+
+def _open_first(data: Any) -> Any:
+    import fsspec
+
+    _, paths = _find_files(data, ())
+    return fsspec.open(paths[0], "rb").open()
+
+
 def observability(dataset: Dataset, scans: Sequence[PartitionScan] | None = None) -> Observability:
     """Which variables are always, partly or never observed.
 

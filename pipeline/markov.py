@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pipeline.network import Network, State, check_names
 from tasks.errors import BadInputError
+from tasks.markov_graph import Graph
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,20 @@ class MarkovNetwork:
         """Each factor's table's shape."""
         return tuple(tuple(self.cardinalities[v] for v in scope) for scope in self.scopes)
 
+    @cached_property
+    def learnable(self) -> tuple[int, ...]:
+        """Numbers of the factors that have variables: of a constant nothing can be learned."""
+        return tuple(f for f, scope in enumerate(self.scopes) if scope)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The structure as the solvers take it: the learnable factors, in their order."""
+        return Graph(self.variables, self.cardinalities, tuple(self.scopes[f] for f in self.learnable))
+
 
 AnyNetwork = Network | MarkovNetwork
 
 
 def moralise(network: Network) -> MarkovNetwork:
     """The Markov random field with a factor for each family of a Bayesian network: the same distribution, Z = 1."""
-    scopes = tuple((*parents, i) for i, parents in enumerate(network.parents))
-    return MarkovNetwork(network.name, network.variables, network.states, scopes, network.tables)
+    return MarkovNetwork(network.name, network.variables, network.states, network.scopes, network.tables)

@@ -9,16 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.dataset import Dataset, Observability, observability, open_dataset, states_from_scans
+from pipeline.dataset import (
+    Dataset,
+    Observability,
+    column_names,
+    observability,
+    open_dataset,
+    states_from_scans,
+)
 from pipeline.decompose import Decomposition, decompose
 from pipeline.execution import Executor, Progress, make_executor
 from pipeline.graph import group_sub_networks, scan_graph
-from pipeline.network import Network
-from pipeline.networks import load_network
+from pipeline.markov import AnyNetwork, MarkovNetwork
+from pipeline.networks import load_network, name_variables
 from tasks.codes import code_dtype
+from tasks.decomposable import CliqueTree, find_clique_tree
 from tasks.elimination import compile_programs
+from tasks.elimination_order import EliminationOrder
 from tasks.errors import BadInputError, TooLargeError
 from tasks.inference import MAX_PARTIALS
+from tasks.markov_terms import plan_model
 from tasks.reading import Column
 from tasks.reduction import reduce_rows
 from tasks.subnetwork import SubNetwork
@@ -34,7 +44,8 @@ class PlannedSubNetwork:
     Attributes
     ----------
     variables, boundary : tuple of str
-        Component (whose parameters are learned) and boundary (thesis, Definitions 1 and 2).
+        Component (whose parameters are learned) and boundary (thesis, Definitions 1 and 2). Of a Markov random field's:
+        what may be missing, or everything; and the rest.
     method : str
         "closed form" where every variable is always observed, else "iterative".
     hidden, partly_observed : int
@@ -83,6 +94,9 @@ class Plan:
         Memory that one worker thread needs at least and may take.
     threads : int
         Worker threads.
+    model : dict or None
+        Of a Markov random field: treewidth, bytes of its jointree, and whether it is decomposable (complete data then
+        have a closed form).
     """
 
     network: str
@@ -101,6 +115,7 @@ class Plan:
     projected_bytes: int
     allowed_bytes: int
     threads: int
+    model: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as JSON-ready values."""
@@ -122,9 +137,21 @@ class Plan:
             f"unlearnable      {_names(self.pruned)}",
             f"tasks            {tasks} on {_count(self.threads, 'thread')}",
             f"memory           {_bytes(self.projected_bytes)} a thread at least, {_bytes(self.allowed_bytes)} allowed",
+        ]
+        if self.model is not None:
+            lines.append(
+                f"model term       jointree of treewidth {self.model['treewidth']}, {_bytes(self.model['bytes'])}; "
+                + (
+                    "decomposable: complete data have a closed form"
+                    if self.model["decomposable"]
+                    else "not decomposable"
+                )
+            )
+        how = "counted once, not" if self.model is not None else "closed form, no"
+        lines += [
             "",
-            f"{_count(len(self.sub_networks), 'independent sub-network')}: {len(complete)} complete (closed form, no "
-            f"iteration), {len(rest)} with missing values (iterated)",
+            f"{_count(len(self.sub_networks), 'independent sub-network')}: {len(complete)} complete ({how} "
+            f"{'iterated' if self.model is not None else 'iteration'}), {len(rest)} with missing values (iterated)",
         ]
         if rest:
             shown = rest[:20]
@@ -145,7 +172,7 @@ class Job:
 
     Attributes
     ----------
-    network : Network
+    network : Network or MarkovNetwork
         With every variable's states known.
     dataset : Dataset
         Where the rows are.
@@ -159,15 +186,21 @@ class Job:
         The sub-networks that are counted together.
     plan : Plan
         For people.
+    elimination : EliminationOrder or None
+        How a Markov random field's model term is evaluated.
+    clique_tree : CliqueTree or None
+        Of a Markov random field, where it is decomposable.
     """
 
-    network: Network
+    network: AnyNetwork
     dataset: Dataset
     columns: tuple[Column, ...]
     observability: Observability
     decomposition: Decomposition
     groups: tuple[tuple[int, ...], ...]
     plan: Plan
+    elimination: EliminationOrder | None = None
+    clique_tree: CliqueTree | None = None
 
     @property
     def kernel_types(self) -> tuple[str, str]:
@@ -184,13 +217,14 @@ def plan(
     missing_tokens: Sequence[str] = (),
     decompose: bool = True,
     drop_barren: bool = True,
+    names: object = None,
     client: Any = None,
 ) -> Plan:
     """Say what learning would read, count and solve, without doing it.
 
     Parameters
     ----------
-    network, data, weight, missing_tokens, decompose, drop_barren, client
+    network, data, weight, missing_tokens, decompose, drop_barren, names, client
         As in `learn`.
 
     Returns
@@ -216,6 +250,7 @@ def plan(
         missing_tokens,
         decompose=decompose,
         drop_barren=drop_barren,
+        names=names,
         executor=make_executor(client),
     ).plan
 
@@ -229,10 +264,14 @@ def make_job(
     decompose: bool,
     drop_barren: bool,
     executor: Executor,
+    names: object = None,
     progress: Progress | None = None,
 ) -> Job:
     """Load, inspect, decompose and refuse: everything before the data pass."""
-    net = load_network(network)
+    if names == "columns":
+        net = name_variables(load_network(network), column_names(data, weight), "the data's columns")
+    else:
+        net = load_network(network, names=names)
     tokens = _tokens(missing_tokens)
     if weight is not None and weight in net.variables:
         raise BadInputError(f"weight column {weight!r} is a variable of network {net.name}; give a column that is not")
@@ -261,14 +300,20 @@ def make_job(
     pieces = _decompose(net, columns, seen, whole=not decompose)
     _refuse_large_components(pieces, drop_barren, executor)
     groups = group_sub_networks(pieces.sub_networks, seen.n_rows, dataset.n_parts, executor.n_threads)
+    elimination, tree = None, None
+    if isinstance(net, MarkovNetwork):
+        elimination, tree = plan_model(net.graph, executor.allowed_bytes), find_clique_tree(net.graph)
     planned = _plan(net, dataset, columns, seen, pieces, groups, executor, len(to_scan) > 0)
+    if elimination is not None:
+        model = {"treewidth": elimination.treewidth, "bytes": elimination.n_bytes, "decomposable": tree is not None}
+        planned = replace(planned, model=model)
     if planned.projected_bytes > planned.allowed_bytes:
         raise TooLargeError(
             f"learning network {net.name} needs at least {_bytes(planned.projected_bytes)} a worker thread, allowed "
             f"{_bytes(planned.allowed_bytes)}; give the workers more memory or fewer threads, or write smaller "
             "row groups"
         )
-    return Job(net, dataset, columns, seen, pieces, groups, planned)
+    return Job(net, dataset, columns, seen, pieces, groups, planned, elimination, tree)
 
 
 def _tokens(missing_tokens: Sequence[str]) -> tuple[str, ...]:
@@ -279,7 +324,7 @@ def _tokens(missing_tokens: Sequence[str]) -> tuple[str, ...]:
     return tokens
 
 
-def _name_states(net: Network, unnamed: frozenset[str], found: dict[str, Any]) -> Network:
+def _name_states(net: AnyNetwork, unnamed: frozenset[str], found: dict[str, Any]) -> AnyNetwork:
     """Take the states of variables that the network does not name from the whole dataset."""
     states = list(net.states)
     for i, variable in enumerate(net.variables):
@@ -293,23 +338,27 @@ def _name_states(net: Network, unnamed: frozenset[str], found: dict[str, Any]) -
     return replace(net, states=tuple(states))
 
 
-def _decompose(net: Network, columns: Sequence[Column], seen: Observability, whole: bool) -> Decomposition:
+def _decompose(net: AnyNetwork, columns: Sequence[Column], seen: Observability, whole: bool) -> Decomposition:
     rows = {c.name: i for i, c in enumerate(columns) if c.name not in set(seen.hidden)}
     return decompose(net, rows, frozenset(seen.always_observed), frozenset(seen.hidden), whole)
 
 
-def _refuse_large_tables(net: Network, executor: Executor) -> None:
+def _refuse_large_tables(net: AnyNetwork, executor: Executor) -> None:
     """Refuse tables that cannot be held, before any array of their size is made."""
-    sizes = [math.prod(net.cardinalities[j] for j in [*p, i]) for i, p in enumerate(net.parents)]
+    sizes = [math.prod(net.cardinalities[j] for j in scope) for scope in net.scopes]
     largest = max(range(len(sizes)), key=sizes.__getitem__)
+    if isinstance(net, MarkovNetwork):
+        table, remedy = net.describe(largest), "leave variables out of the factor"
+    else:
+        table = f"the table of {net.variables[largest]!r} ({len(net.parents[largest])} parents)"
+        remedy = "remove parents"
     # Counts, expected counts, parameters, prior and the solution's copy: eight bytes each.
     needed = 40 * sum(sizes)
     if needed > executor.allowed_bytes or sum(sizes) > MAX_PARAMETERS:
         raise TooLargeError(
-            f"network {net.name} has {sum(sizes):,} parameters, {sizes[largest]:,} of them in the table of "
-            f"{net.variables[largest]!r} ({len(net.parents[largest])} parents): learning needs at least "
-            f"{_bytes(needed)}, allowed {_bytes(min(executor.allowed_bytes, 40 * MAX_PARAMETERS))}; merge states or "
-            "remove parents"
+            f"network {net.name} has {sum(sizes):,} parameters, {sizes[largest]:,} of them in {table}: learning needs "
+            f"at least {_bytes(needed)}, allowed {_bytes(min(executor.allowed_bytes, 40 * MAX_PARAMETERS))}; merge "
+            f"states or {remedy}"
         )
 
 
@@ -320,11 +369,12 @@ def _refuse_large_components(pieces: Decomposition, drop_barren: bool, executor:
         if is_hidden.sum() > 1:
             # One row that observes everything else tells the smallest inference any row can need.
             row = np.zeros((int(s.columns.max()) + 1, 1), np.int8)
-            compile_programs(s, reduce_rows(row, np.empty(0, np.int64), s, drop_barren), executor.allowed_bytes)
+            table = reduce_rows(row, np.empty(0, np.int64), s, drop_barren and s.directed)
+            compile_programs(s, table, executor.allowed_bytes)
 
 
 def _plan(
-    net: Network,
+    net: AnyNetwork,
     dataset: Dataset,
     columns: Sequence[Column],
     seen: Observability,
@@ -374,7 +424,7 @@ def _plan(
 
 
 def _planned(s: SubNetwork, n_rows: int) -> PlannedSubNetwork:
-    inside = np.isin(np.arange(len(s.names)), s.children)
+    inside = np.isin(np.array(s.names, object), np.array(s.component, object))
     is_hidden = s.columns < 0
     # A missing value is one more value that a row can show; a hidden variable shows only that.
     shown = [1 if h else int(c) + int(m) for c, h, m in zip(s.cardinalities, is_hidden, s.may_miss, strict=True)]

@@ -25,41 +25,12 @@ from tasks.em import expected_counts
 from tasks.errors import ImpossibleDataError
 from tasks.inference import Evidence, block_size, make_evidence
 from tasks.jointree import Floats, Jointree, Longs, make_jointree
+from tasks.markov_graph import Graph, entry_codes
 from tasks.model_term import model_term
 from tasks.projection import Counts
 from tasks.reduction import reduce_rows
 from tasks.solving import Problem
 from tasks.subnetwork import SubNetwork, make_sub_network
-
-
-@dataclass(frozen=True)
-class Graph:
-    """A Markov random field's structure as arrays, factors without variables left out.
-
-    Attributes
-    ----------
-    names : tuple of str
-        The variables'.
-    cardinalities : tuple of int
-        Their numbers of states.
-    scopes : tuple of tuple of int
-        Each factor's variables.
-    """
-
-    names: tuple[str, ...]
-    cardinalities: tuple[int, ...]
-    scopes: tuple[tuple[int, ...], ...]
-
-    @cached_property
-    def bases(self) -> Longs:
-        """Where each factor's entries begin in the flat vector of parameters, shape (n_factors + 1,)."""
-        sizes = [math.prod(self.cardinalities[v] for v in s) for s in self.scopes]
-        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-
-    @property
-    def n_parameters(self) -> int:
-        """Length of the flat vector of parameters."""
-        return int(self.bases[-1])
 
 
 @dataclass(frozen=True)
@@ -287,13 +258,6 @@ def pseudo_counts(graph: Graph, count: float) -> Floats:
     """Examples spread evenly over all joint states, as every factor counts them."""
     sizes = np.diff(graph.bases)
     return np.repeat(count / sizes, sizes)
-
-
-def entry_codes(graph: Graph, parameter: int) -> tuple[tuple[str, int], ...]:
-    """A parameter's factor instantiation: each variable's name and state number."""
-    f = int(np.searchsorted(graph.bases, parameter, side="right")) - 1
-    codes = np.unravel_index(parameter - int(graph.bases[f]), [graph.cardinalities[v] for v in graph.scopes[f]])
-    return tuple((graph.names[v], int(c)) for v, c in zip(graph.scopes[f], codes, strict=True))
 
 
 class LocalTerms:
