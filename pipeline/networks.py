@@ -15,40 +15,71 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pipeline.bif import read_bif
-from pipeline.models import from_pgmpy, pgmpy_class
+from pipeline.markov import AnyNetwork, MarkovNetwork
+from pipeline.models import from_pgmpy, is_pgmpy
+from pipeline.names import with_names
 from pipeline.network import Network
+from pipeline.uai import read_uai
 from pipeline.xmlbif import Element, parse_xml, read_xmlbif
 from tasks.errors import BadInputError
 
-_FORMATS_READ = "BIF (.bif), XMLBIF (.xml, .xmlbif, .bifxml) and GeNIe's XDSL (.xdsl), each also with .gz"
+_FORMATS_READ = "BIF (.bif), XMLBIF (.xml, .xmlbif, .bifxml), UAI (.uai) and GeNIe's XDSL (.xdsl), each also with .gz"
 _NOT_READ = {
-    ".uai": "UAI files are not read yet",
     # pgmpy's reader drops decision and utility nodes and files that are cut off, and takes continuous nodes for
     # discrete and a missing `data` for that of the next node, all without a word.
     ".net": "Hugin's NET files are not read, as pgmpy's reader loses parts of them without saying so",
 }
 
 
-def load_network(source: object) -> Network:
+def load_network(source: object, *, names: object = None) -> AnyNetwork:
     """Network from a file, an example's name or a model.
 
     Parameters
     ----------
-    source : Network, str, path or pgmpy model
-        A `Network` comes back as it is. A string or path names a file (its suffix tells the format), else an example
-        network that pgmpy ships (`alarm`); a file wins over an example. A URL (`s3://...`) is opened with fsspec.
-        A model is a pgmpy DiscreteBayesianNetwork, with all its CPDs or with none.
+    source : Network, MarkovNetwork, str, path or pgmpy model
+        A `Network` or `MarkovNetwork` comes back as it is. A string or path names a file (its suffix tells the
+        format), else an example network that pgmpy ships (`alarm`); a file wins over an example. A URL (`s3://...`) is
+        opened with fsspec. A model is a pgmpy DiscreteBayesianNetwork, with all its CPDs or with none, a
+        DiscreteMarkovNetwork or a FactorGraph.
+    names : str, path or sequence of str, optional
+        What to call the variables, in their order: a text file with a name a line (see `pipeline.names.read_names`),
+        or the names themselves. UAI files have none, and theirs are x0, x1, ... otherwise.
+
+    Returns
+    -------
+    Network, or MarkovNetwork where the file or model is undirected.
 
     Raises
     ------
     BadInputError
-        There is no such file or example, the format is not read, or the content is wrong.
+        There is no such file or example, the format is not read, or the content is wrong; the names are not as many
+        as the variables, or not all different.
     """
-    if isinstance(source, Network):
+    network = _load(source)
+    return network if names is None else with_names(network, names)
+
+
+def bayesian(network: AnyNetwork, what_for: str) -> Network:
+    """A network that is a Bayesian one.
+
+    Raises
+    ------
+    BadInputError
+        It is a Markov random field, for which there is no `what_for` (a noun) yet.
+    """
+    if isinstance(network, MarkovNetwork):
+        raise BadInputError(
+            f"network {network.name} is a Markov random field; {what_for} takes Bayesian networks only so far"
+        )
+    return network
+
+
+def _load(source: object) -> AnyNetwork:
+    if isinstance(source, (Network, MarkovNetwork)):
         return source
     if isinstance(source, (str, os.PathLike)):
         return _from_location(os.fsdecode(source))
-    if pgmpy_class(source) is not None:
+    if is_pgmpy(source):
         return from_pgmpy(source)
     raise BadInputError(
         f"expected a network as a file, the name of an example network or a pgmpy model, found {type(source).__name__}"
@@ -72,7 +103,7 @@ def example_networks() -> dict[str, Path]:
     return found
 
 
-def _from_location(location: str) -> Network:
+def _from_location(location: str) -> AnyNetwork:
     if "://" in location:
         return _parse(location, location.rpartition("/")[2], lambda: _fetch(location))
     path = Path(location)
@@ -109,7 +140,7 @@ def _split(file_name: str) -> tuple[str, str]:
     return stem, suffix.lower()
 
 
-def _parse(location: str, file_name: str, read: Callable[[], bytes]) -> Network:
+def _parse(location: str, file_name: str, read: Callable[[], bytes]) -> AnyNetwork:
     stem, suffix = _split(file_name)
     if suffix not in _READERS:
         why = _NOT_READ.get(suffix, f"{suffix or 'a file without a suffix'} is no known format")
@@ -168,6 +199,7 @@ def _read_xdsl(text: str, name: str, *, where: str | None = None) -> Network:
         network = from_pgmpy(model)
     except BadInputError as error:
         raise BadInputError(f"{where}: {error}") from None
+    assert isinstance(network, Network)  # XDSLReader makes nothing else
     read = dict(zip(network.variables, network.states, strict=True))
     if read != {v: tuple(s) for v, s in declared.items()}:
         raise BadInputError(f"{where}: pgmpy's XDSL reader lost variables or states of it")
@@ -184,10 +216,11 @@ def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
 
 
-_READERS: Mapping[str, Callable[..., Network]] = {
+_READERS: Mapping[str, Callable[..., AnyNetwork]] = {
     ".bif": read_bif,
     ".xml": read_xmlbif,
     ".xmlbif": read_xmlbif,
     ".bifxml": read_xmlbif,
     ".xdsl": _read_xdsl,
+    ".uai": read_uai,
 }

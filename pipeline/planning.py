@@ -14,7 +14,7 @@ from pipeline.decompose import Decomposition, decompose
 from pipeline.execution import Executor, Progress, make_executor
 from pipeline.graph import group_sub_networks, scan_graph
 from pipeline.network import Network
-from pipeline.networks import load_network
+from pipeline.networks import bayesian, load_network
 from tasks.codes import code_dtype
 from tasks.elimination import compile_programs
 from tasks.errors import BadInputError, TooLargeError
@@ -232,7 +232,7 @@ def make_job(
     progress: Progress | None = None,
 ) -> Job:
     """Load, inspect, decompose and refuse: everything before the data pass."""
-    net = load_network(network)
+    net = bayesian(load_network(network), "learning")
     tokens = _tokens(missing_tokens)
     if weight is not None and weight in net.variables:
         raise BadInputError(f"weight column {weight!r} is a variable of network {net.name}; give a column that is not")

@@ -8,9 +8,11 @@ import pytest
 
 from pipeline import networks
 from pipeline.bif import read_bif, write_bif
+from pipeline.markov import MarkovNetwork, moralise
 from pipeline.models import to_pgmpy
 from pipeline.network import Network
-from pipeline.networks import example_networks, load_network
+from pipeline.networks import bayesian, example_networks, load_network
+from pipeline.uai import write_uai
 from tasks.errors import BadInputError
 
 EXAMPLES = sorted(example_networks())
@@ -137,6 +139,39 @@ def test_files_by_suffix(alarm, tmp_path):
     assert_same(load_network((tmp_path / "a.bif").as_uri()), alarm)
 
 
+def test_uai_files_are_read_packed_or_not(alarm, tmp_path):
+    text = write_uai(alarm)
+    (tmp_path / "a.uai").write_text(text)
+    (tmp_path / "b.UAI.gz").write_bytes(gzip.compress(text.encode()))
+    for path in tmp_path.iterdir():
+        found = load_network(path)
+        assert found.name == path.name[0]
+        assert (found.parents, found.cardinalities) == (alarm.parents, alarm.cardinalities)
+        assert [t.tobytes() for t in found.tables] == [t.tobytes() for t in alarm.tables]
+    (tmp_path / "m.uai").write_text(write_uai(moralise(alarm)))
+    undirected = load_network(tmp_path / "m.uai")
+    assert isinstance(undirected, MarkovNetwork)
+    assert undirected.scopes == moralise(alarm).scopes
+    assert load_network(undirected) is undirected
+
+
+def test_names_are_given_to_whatever_is_loaded(alarm, tmp_path):
+    (tmp_path / "a.uai").write_text(write_uai(alarm))
+    (tmp_path / "names.txt").write_text("\n".join(alarm.variables) + "\n")
+    named = load_network(tmp_path / "a.uai", names=tmp_path / "names.txt")
+    assert named.variables == alarm.variables
+    assert load_network(tmp_path / "a.uai", names=str(tmp_path / "names.txt")).variables == alarm.variables
+    assert load_network(to_pgmpy(alarm), names=[v.lower() for v in alarm.variables]).variables[0] == "history"
+    with pytest.raises(BadInputError, match="names: expected 37 names, as many as network a has variables, found 1"):
+        load_network(tmp_path / "a.uai", names=["x"])
+
+
+def test_what_needs_a_bayesian_network_says_so(alarm):
+    assert bayesian(alarm, "this") is alarm
+    with pytest.raises(BadInputError, match=r"network alarm is a Markov random field; score takes Bayesian networks"):
+        bayesian(moralise(alarm), "score")
+
+
 def test_a_network_without_a_name_is_called_as_its_file(tmp_path):
     (tmp_path / "mine.bif.gz").write_bytes(example_networks()["asia"].read_bytes())
     assert load_network(tmp_path / "mine.bif.gz").name == "mine"
@@ -156,7 +191,9 @@ def test_a_file_wins_over_an_example_but_a_directory_does_not(tmp_path, monkeypa
     [
         ("a.bif", None, "there is no such file"),
         ("a.xml", None, "there is no such file"),
-        ("a.uai", b"BAYES", "UAI files are not read yet; formats read: BIF"),
+        ("a.uai", None, "there is no such file"),
+        ("a.uai", b"BAYES", "a.uai, line 1: expected the number of variables, at least 1, found the end of the file"),
+        ("a.uai.gz", gzip.compress(b"BAYES 1" * 99)[:-20], "the gzip data is cut off or damaged"),
         ("a.net", b"net {}", "Hugin's NET files are not read, .*; formats read: BIF"),
         ("a.txt", b"", ".txt is no known format; formats read: BIF"),
         ("a.bif", b"", "line 1: expected 'network', found the end of the file"),
