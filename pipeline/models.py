@@ -214,7 +214,6 @@ def _from_factor_graph(model: Any, name: str) -> MarkovNetwork:
         raise BadInputError(
             f"network {name}: expected a factor graph with factors, found none; add them by add_factors"
         )
-    nodes = [node for node in model.nodes() if not _is_factor(node)]
     # Equal factors are one node, so that nodes can't be counted; comparing factors is slow, so that identity is first.
     known = set(map(id, given))
     factor_nodes = [node for node in model.nodes() if _is_factor(node)]
@@ -224,6 +223,14 @@ def _from_factor_graph(model: Any, name: str) -> MarkovNetwork:
             f"network {name}: expected every factor node among the model's factors, found one that is not, over"
             f" {_listed(list(map(str, forgotten.variables)))}; add it by add_factors"
         )
+    # pgmpy's to_factor_graph has strings stand for factors: they are next to all variables of one, and in none.
+    scopes = {frozenset(f.variables) for f in given if _is_factor(f) and f.variables}
+    named = frozenset().union(*scopes)
+    nodes = [
+        node
+        for node in model.nodes()
+        if node in named or not (_is_factor(node) or frozenset(model.neighbors(node)) in scopes)
+    ]
     return _from_factors(name, _variables(name, nodes), given)
 
 

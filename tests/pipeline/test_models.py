@@ -182,6 +182,19 @@ def test_equal_factors_of_a_factor_graph_are_all_kept():
     assert found.scopes == ((2, 1), (2, 1), (0, 1))
 
 
+def test_a_factor_graph_that_pgmpy_made_is_taken():
+    """Strings stand for the factors in it."""
+    factors = (factor("AB", AB), factor("AB", AB), factor("CB", CB), factor("B", [1.0, 0.0, 2.0]))
+    graph = markov_model(*factors).to_factor_graph()
+    assert "phi_A_B" in graph.nodes()
+    found = from_pgmpy(graph)
+    assert sorted(found.variables) == ["A", "B", "C"]
+    assert [{found.variables[v] for v in scope} for scope in found.scopes] == [set("AB"), set("AB"), set("BC"), {"B"}]
+    graph.add_node("D")
+    with pytest.raises(BadInputError, match="variable 'D' is in no factor"):
+        from_pgmpy(graph)
+
+
 def test_factors_may_have_states_in_different_orders():
     other = factor("CB", CB[:, ::-1], B=[2, 1, 0])
     found = from_pgmpy(markov_model(factor("AB", AB), other))
