@@ -80,7 +80,7 @@ class _Group(click.Group):
 def main() -> None:
     """Learn discrete graphical models from large, incomplete Parquet datasets.
 
-    NETWORK is a file (BIF, XMLBIF, ...) or the name of an example network such as alarm. DATA is a Parquet file, a
+    NETWORK is a file (BIF, XMLBIF, UAI, ...) or the name of an example network such as alarm. DATA is a Parquet file, a
     directory of them, a glob or a URL.
     """
 

@@ -66,7 +66,7 @@ def run_demo(output: str | None, rows: int) -> None:
     from pipeline.cli import print_result
     from pipeline.display import note, print_table, show_progress
     from pipeline.learning import learn
-    from pipeline.networks import load_network
+    from pipeline.networks import bayesian, load_network
     from pipeline.planning import plan
     from pipeline.scoring import score
     from pipeline.simulation import simulate
@@ -74,7 +74,7 @@ def run_demo(output: str | None, rows: int) -> None:
     begin = time.perf_counter()
     if rows < PARTITIONS:
         raise BadInputError(f"rows: the demonstration needs at least {PARTITIONS}, found {rows}")
-    truth = load_network(NETWORK)
+    truth = bayesian(load_network(NETWORK), "the demonstration")
     where = _make_directory(output)
     data, learned = str(where / "data"), str(where / "learned")
     try:
@@ -95,7 +95,7 @@ def run_demo(output: str | None, rows: int) -> None:
                 result = learn(truth, data, seed=SEED, client=client, output=learned, progress=progress)
         print_result(result, learned)
         print("\n4. compare with the network that the data was drawn from", flush=True)
-        recovery = compare(load_network(result.network), truth, rows, SEED)
+        recovery = compare(result.learned, truth, rows, SEED)
         true_score, learned_score = score(truth, data), score(result.network, data)
         print_table(
             "learned against true",

@@ -59,7 +59,7 @@ def learn(
     Parameters
     ----------
     network : path, str, pgmpy model or Network
-        The structure, with its states: a file (BIF, XMLBIF, …), an example network's name, or a pgmpy model.
+        The structure, with its states: a file (BIF, XMLBIF, UAI, …), an example network's name, or a pgmpy model.
     data : path, str, list, DataFrame or table
         A directory, glob, file, list or fsspec URL of Parquet, or a pandas, pyarrow or Dask DataFrame. Null is
         missing; a variable without a column, or with nothing but nulls, is hidden.

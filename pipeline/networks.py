@@ -1,6 +1,6 @@
-"""Where networks come from and go to: files, the example networks' names, pgmpy models.
+"""Where networks come from: files, the example networks' names, pgmpy models.
 
-pgmpy takes 1.5 s to import, so it is imported only where one of its models has to be made or its reader is needed.
+pgmpy takes 1.5 s to import, so it is imported only where its reader is needed.
 """
 
 from __future__ import annotations
@@ -11,54 +11,75 @@ import importlib.util
 import os
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pipeline.bif import read_bif
-from pipeline.network import Network, State
+from pipeline.markov import AnyNetwork, MarkovNetwork
+from pipeline.models import from_pgmpy, is_pgmpy
+from pipeline.names import with_names
+from pipeline.network import Network
+from pipeline.uai import read_uai
 from pipeline.xmlbif import Element, parse_xml, read_xmlbif
 from tasks.errors import BadInputError
 
-if TYPE_CHECKING:
-    from pgmpy.models import DiscreteBayesianNetwork
-
-_FORMATS_READ = "BIF (.bif), XMLBIF (.xml, .xmlbif, .bifxml) and GeNIe's XDSL (.xdsl), each also with .gz"
+_FORMATS_READ = "BIF (.bif), XMLBIF (.xml, .xmlbif, .bifxml), UAI (.uai) and GeNIe's XDSL (.xdsl), each also with .gz"
 _NOT_READ = {
-    ".uai": "UAI files are not read yet",
     # pgmpy's reader drops decision and utility nodes and files that are cut off, and takes continuous nodes for
     # discrete and a missing `data` for that of the next node, all without a word.
     ".net": "Hugin's NET files are not read, as pgmpy's reader loses parts of them without saying so",
 }
-# Classes whose nodes are discrete variables; BayesianNetwork and BayesianModel are older pgmpy's names.
-_DISCRETE_MODELS = {"DiscreteBayesianNetwork", "BayesianNetwork", "BayesianModel", "NaiveBayes", "DAG"}
-# Rows further than this from one are divided by their sum for pgmpy: numpy's samplers, which it uses, refuse at 1e-8.
-_SUM_FOR_PGMPY = 1e-9
 
 
-def load_network(source: object) -> Network:
+def load_network(source: object, *, names: object = None) -> AnyNetwork:
     """Network from a file, an example's name or a model.
 
     Parameters
     ----------
-    source : Network, str, path or pgmpy model
-        A `Network` comes back as it is. A string or path names a file (its suffix tells the format), else an example
-        network that pgmpy ships (`alarm`); a file wins over an example. A URL (`s3://...`) is opened with fsspec.
-        A model is a pgmpy DiscreteBayesianNetwork, with all its CPDs or with none.
+    source : Network, MarkovNetwork, str, path or pgmpy model
+        A `Network` or `MarkovNetwork` comes back as it is. A string or path names a file (its suffix tells the
+        format), else an example network that pgmpy ships (`alarm`); a file wins over an example. A URL (`s3://...`) is
+        opened with fsspec. A model is a pgmpy DiscreteBayesianNetwork, with all its CPDs or with none, a
+        DiscreteMarkovNetwork or a FactorGraph.
+    names : str, path or sequence of str, optional
+        What to call the variables, in their order: a text file with a name a line (see `pipeline.names.read_names`),
+        or the names themselves. UAI files have none, and theirs are x0, x1, ... otherwise.
+
+    Returns
+    -------
+    Network, or MarkovNetwork where the file or model is undirected.
 
     Raises
     ------
     BadInputError
-        There is no such file or example, the format is not read, or the content is wrong.
+        There is no such file or example, the format is not read, or the content is wrong; the names are not as many
+        as the variables, or not all different.
     """
-    if isinstance(source, Network):
+    network = _load(source)
+    return network if names is None else with_names(network, names)
+
+
+def bayesian(network: AnyNetwork, what_for: str) -> Network:
+    """A network that is a Bayesian one.
+
+    Raises
+    ------
+    BadInputError
+        It is a Markov random field, for which there is no `what_for` (a noun) yet.
+    """
+    if isinstance(network, MarkovNetwork):
+        raise BadInputError(
+            f"network {network.name} is a Markov random field; {what_for} takes Bayesian networks only so far"
+        )
+    return network
+
+
+def _load(source: object) -> AnyNetwork:
+    if isinstance(source, (Network, MarkovNetwork)):
         return source
     if isinstance(source, (str, os.PathLike)):
         return _from_location(os.fsdecode(source))
-    if _pgmpy_class(source) is not None:
+    if is_pgmpy(source):
         return from_pgmpy(source)
     raise BadInputError(
         f"expected a network as a file, the name of an example network or a pgmpy model, found {type(source).__name__}"
@@ -82,145 +103,7 @@ def example_networks() -> dict[str, Path]:
     return found
 
 
-def to_pgmpy(network: Network) -> DiscreteBayesianNetwork:
-    """pgmpy model of a network: its nodes and edges and, where it has tables, a CPD for each.
-
-    Parameters
-    ----------
-    network : Network
-
-    Returns
-    -------
-    DiscreteBayesianNetwork whose nodes are in the network's order, whose state names keep their types, and whose
-    columns sum to one (within 1e-9; published tables are rounded, so some had to be divided by their sum).
-
-    Notes
-    -----
-    Importing pgmpy costs 1.5 s, once. Then 3 ms for alarm and 0.1 s for munin.
-    """
-    from pgmpy.factors.discrete import TabularCPD
-    from pgmpy.models import DiscreteBayesianNetwork
-
-    model = DiscreteBayesianNetwork()
-    model.name = network.name
-    names = network.variables
-    model.add_nodes_from(names)
-    # pgmpy looks for a path back at every edge: with parents done before children there is never one to follow.
-    for i in network.topological_order:
-        for p in network.parents[i]:
-            model.add_edge(names[p], names[i])
-    cpds = []
-    for i, table in enumerate(network.tables):
-        if table is None:
-            continue
-        sums = table.sum(axis=-1, keepdims=True)
-        values = np.where(np.abs(sums - 1) > _SUM_FOR_PGMPY, table / sums, table)
-        members = (i, *network.parents[i])
-        states = {names[j]: list(network.states[j] or ()) for j in members}
-        evidence = [names[p] for p in network.parents[i]]
-        cpds.append(
-            TabularCPD(
-                names[i],
-                table.shape[-1],
-                values.reshape(-1, table.shape[-1]).T,
-                evidence=evidence or None,
-                evidence_card=list(table.shape[:-1]) or None,
-                state_names=states,
-            )
-        )
-    model.add_cpds(*cpds)
-    return model
-
-
-def from_pgmpy(model: Any) -> Network:
-    """Network of a pgmpy model.
-
-    Parameters
-    ----------
-    model : pgmpy DiscreteBayesianNetwork
-        With a CPD for every node, or for none: then the network's states and tables are None.
-
-    Raises
-    ------
-    BadInputError
-        Another kind of model, node names that are not strings, states that are not strings, integers or booleans,
-        some CPDs missing, or CPDs that disagree with the edges or with each other.
-    """
-    kind = _pgmpy_class(model)
-    name = str(getattr(model, "name", "") or "unknown")
-    if kind not in _DISCRETE_MODELS:
-        raise BadInputError(f"expected a pgmpy DiscreteBayesianNetwork, found {kind or type(model).__name__}")
-    for node in model.nodes():
-        if not isinstance(node, str):
-            raise BadInputError(
-                f"network {name}: expected nodes named by strings, found {node!r} ({type(node).__name__})"
-            )
-    variables: tuple[str, ...] = tuple(model.nodes())
-    index = {v: i for i, v in enumerate(variables)}
-    given = list(getattr(model, "cpds", None) or ())
-    if not given:
-        parents = tuple(tuple(index[p] for p in model.predecessors(v)) for v in variables)
-        nothing = (None,) * len(variables)
-        return Network(name, variables, nothing, parents, nothing)
-    for cpd in given:
-        if "TabularCPD" not in [c.__name__ for c in type(cpd).__mro__]:
-            raise BadInputError(f"network {name}: expected TabularCPDs, found {type(cpd).__name__}")
-    cpds = {cpd.variable: cpd for cpd in given}
-    missing = [v for v in variables if v not in cpds]
-    if missing:
-        raise BadInputError(f"network {name}: expected a CPD for every variable, found none for {_listed(missing)}")
-    states = {v: _states(name, v, cpds[v]) for v in variables}
-    all_parents: list[tuple[int, ...]] = []
-    tables: list[NDArray[np.float64]] = []
-    for v in variables:
-        evidence = list(cpds[v].variables[1:])
-        if set(evidence) != set(model.predecessors(v)):
-            edges = list(model.predecessors(v))
-            raise BadInputError(
-                f"network {name}: expected the CPD of {v!r} to be given its parents by the edges"
-                f" ({', '.join(edges) or 'none'}), found {', '.join(map(str, evidence)) or 'none'}"
-            )
-        all_parents.append(tuple(index[p] for p in evidence))
-        tables.append(_table(name, cpds[v], evidence, states))
-    return Network(name, variables, tuple(states.values()), tuple(all_parents), tuple(tables))
-
-
-def _pgmpy_class(model: object) -> str | None:
-    """Name of the pgmpy class that an object is of or derives from, found without importing pgmpy."""
-    return next((c.__name__ for c in type(model).__mro__ if c.__module__.partition(".")[0] == "pgmpy"), None)
-
-
-def _states(name: str, variable: str, cpd: Any) -> tuple[State, ...]:
-    states = []
-    for label in cpd.state_names[variable]:
-        state = label.item() if isinstance(label, np.generic) else label
-        if not isinstance(state, (str, int, bool)):
-            raise BadInputError(
-                f"network {name}: expected states of {variable!r} that are strings, integers or booleans,"
-                f" found {state!r} ({type(state).__name__})"
-            )
-        states.append(state)
-    return tuple(states)
-
-
-def _table(name: str, cpd: Any, evidence: list[str], states: Mapping[str, tuple[State, ...]]) -> NDArray[np.float64]:
-    """Values of a CPD with its variable last and every parent's states in the order of the parent's own CPD."""
-    shape = [len(cpd.state_names[v]) for v in (cpd.variable, *evidence)]
-    table: NDArray[np.float64] = np.asarray(cpd.get_values(), dtype=np.float64).reshape(shape)
-    for axis, parent in enumerate(evidence, start=1):
-        here = _states(name, parent, cpd)
-        if here != states[parent]:
-            if sorted(map(str, here)) != sorted(map(str, states[parent])):
-                raise BadInputError(
-                    f"network {name}: expected the CPD of {cpd.variable!r} to have the states of {parent!r}"
-                    f" ({_listed(list(map(str, states[parent])))}), found {_listed(list(map(str, here)))}"
-                )
-            at = {str(s): k for k, s in enumerate(here)}
-            table = table.take([at[str(s)] for s in states[parent]], axis=axis)
-    return np.ascontiguousarray(np.moveaxis(table, 0, -1))
-
-
-def _from_location(location: str) -> Network:
+def _from_location(location: str) -> AnyNetwork:
     if "://" in location:
         return _parse(location, location.rpartition("/")[2], lambda: _fetch(location))
     path = Path(location)
@@ -257,7 +140,7 @@ def _split(file_name: str) -> tuple[str, str]:
     return stem, suffix.lower()
 
 
-def _parse(location: str, file_name: str, read: Callable[[], bytes]) -> Network:
+def _parse(location: str, file_name: str, read: Callable[[], bytes]) -> AnyNetwork:
     stem, suffix = _split(file_name)
     if suffix not in _READERS:
         why = _NOT_READ.get(suffix, f"{suffix or 'a file without a suffix'} is no known format")
@@ -316,6 +199,7 @@ def _read_xdsl(text: str, name: str, *, where: str | None = None) -> Network:
         network = from_pgmpy(model)
     except BadInputError as error:
         raise BadInputError(f"{where}: {error}") from None
+    assert isinstance(network, Network)  # XDSLReader makes nothing else
     read = dict(zip(network.variables, network.states, strict=True))
     if read != {v: tuple(s) for v, s in declared.items()}:
         raise BadInputError(f"{where}: pgmpy's XDSL reader lost variables or states of it")
@@ -332,14 +216,11 @@ def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-
-
-_READERS: Mapping[str, Callable[..., Network]] = {
+_READERS: Mapping[str, Callable[..., AnyNetwork]] = {
     ".bif": read_bif,
     ".xml": read_xmlbif,
     ".xmlbif": read_xmlbif,
     ".bifxml": read_xmlbif,
     ".xdsl": _read_xdsl,
+    ".uai": read_uai,
 }

@@ -21,7 +21,8 @@ from pipeline.decompose import Decomposition, decompose
 from pipeline.execution import Executor, Progress, make_executor
 from pipeline.graph import group_sub_networks, scan_graph
 from pipeline.markov import AnyNetwork, MarkovNetwork
-from pipeline.networks import load_network, name_variables
+from pipeline.names import name_variables
+from pipeline.networks import load_network
 from tasks.codes import code_dtype
 from tasks.decomposable import CliqueTree, find_clique_tree
 from tasks.elimination import compile_programs

@@ -94,7 +94,7 @@ class LearnResult:
     @cached_property
     def network(self) -> DiscreteBayesianNetwork:
         """The learned network as a pgmpy model; made when first asked for."""
-        from pipeline.networks import to_pgmpy
+        from pipeline.models import to_pgmpy
 
         return to_pgmpy(self.learned)
 

@@ -11,7 +11,7 @@ from pipeline.execution import Progress, make_executor
 from pipeline.graph import data_pass
 from pipeline.impossible import in_words
 from pipeline.learning import run_pass, start_parameters
-from pipeline.networks import load_network
+from pipeline.networks import bayesian, load_network
 from pipeline.planning import make_job
 from pipeline.stages import Reading, score_group
 from tasks.errors import BadInputError, ImpossibleDataError
@@ -82,7 +82,7 @@ def score(
     TooLargeError
         The job cannot fit into memory.
     """
-    net = load_network(network)
+    net = bayesian(load_network(network), "score")
     for name, table in zip(net.variables, net.tables, strict=True):
         if table is None:
             raise BadInputError(

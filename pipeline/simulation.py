@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipeline.network import Network
-from pipeline.networks import load_network
+from pipeline.networks import bayesian, load_network
 from tasks.errors import BadInputError
 from tasks.sampling import CHUNK, Codes, Sampler, blank_entries, choose, draw_rows, make_sampler
 
@@ -111,7 +111,7 @@ def simulate(
         destination that exists.
     """
     begin = time.perf_counter()
-    model = load_network(network)
+    model = bayesian(load_network(network), "simulate")
     rows, partitions, seed = (_integer(n, v) for n, v in (("rows", rows), ("partitions", partitions), ("seed", seed)))
     if rows < 1:
         raise BadInputError(f"rows: expected at least 1, found {rows}")

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import learn, load_network, plan, score, simulate
+from pipeline.models import to_pgmpy
 from pipeline.network import Network
-from pipeline.networks import to_pgmpy
 from tasks.errors import BadInputError, ImpossibleDataError
 from tests import oracle
 from tests.oracle import KINDS, as_table, incomplete_data, random_table, structure

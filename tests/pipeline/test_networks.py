@@ -8,8 +8,11 @@ import pytest
 
 from pipeline import networks
 from pipeline.bif import read_bif, write_bif
+from pipeline.markov import MarkovNetwork, moralise
+from pipeline.models import to_pgmpy
 from pipeline.network import Network
-from pipeline.networks import example_networks, from_pgmpy, load_network, to_pgmpy
+from pipeline.networks import bayesian, example_networks, load_network
+from pipeline.uai import write_uai
 from tasks.errors import BadInputError
 
 EXAMPLES = sorted(example_networks())
@@ -136,6 +139,39 @@ def test_files_by_suffix(alarm, tmp_path):
     assert_same(load_network((tmp_path / "a.bif").as_uri()), alarm)
 
 
+def test_uai_files_are_read_packed_or_not(alarm, tmp_path):
+    text = write_uai(alarm)
+    (tmp_path / "a.uai").write_text(text)
+    (tmp_path / "b.UAI.gz").write_bytes(gzip.compress(text.encode()))
+    for path in tmp_path.iterdir():
+        found = load_network(path)
+        assert found.name == path.name[0]
+        assert (found.parents, found.cardinalities) == (alarm.parents, alarm.cardinalities)
+        assert [t.tobytes() for t in found.tables] == [t.tobytes() for t in alarm.tables]
+    (tmp_path / "m.uai").write_text(write_uai(moralise(alarm)))
+    undirected = load_network(tmp_path / "m.uai")
+    assert isinstance(undirected, MarkovNetwork)
+    assert undirected.scopes == moralise(alarm).scopes
+    assert load_network(undirected) is undirected
+
+
+def test_names_are_given_to_whatever_is_loaded(alarm, tmp_path):
+    (tmp_path / "a.uai").write_text(write_uai(alarm))
+    (tmp_path / "names.txt").write_text("\n".join(alarm.variables) + "\n")
+    named = load_network(tmp_path / "a.uai", names=tmp_path / "names.txt")
+    assert named.variables == alarm.variables
+    assert load_network(tmp_path / "a.uai", names=str(tmp_path / "names.txt")).variables == alarm.variables
+    assert load_network(to_pgmpy(alarm), names=[v.lower() for v in alarm.variables]).variables[0] == "history"
+    with pytest.raises(BadInputError, match="names: expected 37 names, as many as network a has variables, found 1"):
+        load_network(tmp_path / "a.uai", names=["x"])
+
+
+def test_what_needs_a_bayesian_network_says_so(alarm):
+    assert bayesian(alarm, "this") is alarm
+    with pytest.raises(BadInputError, match=r"network alarm is a Markov random field; score takes Bayesian networks"):
+        bayesian(moralise(alarm), "score")
+
+
 def test_a_network_without_a_name_is_called_as_its_file(tmp_path):
     (tmp_path / "mine.bif.gz").write_bytes(example_networks()["asia"].read_bytes())
     assert load_network(tmp_path / "mine.bif.gz").name == "mine"
@@ -155,7 +191,9 @@ def test_a_file_wins_over_an_example_but_a_directory_does_not(tmp_path, monkeypa
     [
         ("a.bif", None, "there is no such file"),
         ("a.xml", None, "there is no such file"),
-        ("a.uai", b"BAYES", "UAI files are not read yet; formats read: BIF"),
+        ("a.uai", None, "there is no such file"),
+        ("a.uai", b"BAYES", "a.uai, line 1: expected the number of variables, at least 1, found the end of the file"),
+        ("a.uai.gz", gzip.compress(b"BAYES 1" * 99)[:-20], "the gzip data is cut off or damaged"),
         ("a.net", b"net {}", "Hugin's NET files are not read, .*; formats read: BIF"),
         ("a.txt", b"", ".txt is no known format; formats read: BIF"),
         ("a.bif", b"", "line 1: expected 'network', found the end of the file"),
@@ -272,122 +310,3 @@ def test_xdsl_that_pgmpy_would_misread_is_refused(old, new, message, tmp_path):
     with pytest.raises(BadInputError, match=message) as caught:
         load_network(tmp_path / "a.xdsl")
     assert "\n" not in str(caught.value)
-
-
-# ---- pgmpy models
-
-
-@pytest.mark.parametrize("name", ["alarm", "child", "water", "munin1", "pathfinder"])
-def test_a_network_is_a_valid_pgmpy_model_and_back(name):
-    network = load_network(name)
-    model = to_pgmpy(network)
-    assert model.check_model()
-    assert model.name == name
-    assert tuple(model.nodes()) == network.variables
-    for cpd in model.cpds:
-        # What numpy's samplers ask of a distribution.
-        assert np.abs(cpd.get_values().sum(axis=0) - 1).max() < 1e-8
-    # Rows that are off by up to 3e-7 were divided by their sums.
-    assert_same(load_network(model), network, atol=3e-7)
-
-
-def test_values_mean_the_same_in_pgmpy(alarm):
-    from pgmpy.inference import VariableElimination
-
-    cpd = to_pgmpy(alarm).get_cpds("CATECHOL")
-    i = alarm.variables.index("CATECHOL")
-    at = {alarm.variables[p]: alarm.states[p][-1] for p in alarm.parents[i]}
-    assert cpd.get_value(CATECHOL="NORMAL", **at) == alarm.tables[i][(-1,) * len(at) + (0,)]
-    assert VariableElimination(to_pgmpy(load_network("asia"))).query(["tub"], show_progress=False).values[0] == (
-        pytest.approx(0.01 * 0.05 + 0.99 * 0.01, abs=1e-12)
-    )
-
-
-def small_model(**state_names):
-    from pgmpy.factors.discrete import TabularCPD
-    from pgmpy.models import DiscreteBayesianNetwork
-
-    model = DiscreteBayesianNetwork([("A", "B")])
-    states = {"A": state_names.get("A", ["y", "n"]), "B": state_names.get("B", ["u", "v"])}
-    model.add_cpds(
-        TabularCPD("A", 2, [[0.2], [0.8]], state_names={"A": states["A"]}),
-        TabularCPD(
-            "B",
-            2,
-            [[0.1, 0.3], [0.9, 0.7]],
-            ["A"],
-            [2],
-            {"B": states["B"], "A": state_names.get("A_of_B", states["A"])},
-        ),
-    )
-    return model
-
-
-@pytest.mark.parametrize(
-    "labels", [["y", "n"], [0, 1], [7, -1], [False, True], list(np.arange(2)), list(np.array([True, False]))]
-)
-def test_states_keep_their_types(labels):
-    network = from_pgmpy(small_model(A=labels))
-    plain = tuple(x.item() if isinstance(x, np.generic) else x for x in labels)
-    assert network.states[0] == plain
-    assert [type(x) for x in network.states[0]] == [type(x) for x in plain]
-    again = from_pgmpy(to_pgmpy(network))
-    assert [type(x) for x in again.states[0]] == [type(x) for x in plain]
-    assert to_pgmpy(network).check_model()
-    assert_same(network, again)
-
-
-def test_a_childs_cpd_may_have_its_parents_states_in_another_order():
-    found = from_pgmpy(small_model(A_of_B=["n", "y"]))
-    np.testing.assert_array_equal(found.tables[1], [[0.3, 0.7], [0.1, 0.9]])
-
-
-def test_structure_alone_goes_to_pgmpy_and_back():
-    from pgmpy.models import DiscreteBayesianNetwork
-
-    found = load_network(DiscreteBayesianNetwork([("B", "C"), ("A", "C")]))
-    assert found.variables == ("B", "C", "A")
-    assert found.parents == ((), (0, 2), ())
-    assert found.states == found.tables == (None, None, None)
-    assert set(to_pgmpy(found).edges()) == {("B", "C"), ("A", "C")}
-    assert to_pgmpy(found).cpds == []
-
-
-def test_a_user_s_own_class_of_model_is_taken():
-    from pgmpy.models import DiscreteBayesianNetwork
-
-    class Mine(DiscreteBayesianNetwork):
-        pass
-
-    assert load_network(Mine([("A", "B")])).variables == ("A", "B")
-
-
-def test_models_that_are_not_whole_are_refused():
-    from pgmpy.models import DiscreteBayesianNetwork, DiscreteMarkovNetwork, LinearGaussianBayesianNetwork
-
-    model = small_model()
-    model.remove_cpds("A")
-    with pytest.raises(BadInputError, match="expected a CPD for every variable, found none for A"):
-        load_network(model)
-    model = small_model()
-    model.add_edge("C", "A")
-    with pytest.raises(BadInputError, match="found none for C"):
-        load_network(model)
-    model = small_model()
-    model.remove_edge("A", "B")
-    with pytest.raises(BadInputError, match=r"CPD of 'B' to be given its parents by the edges .none., found A"):
-        load_network(model)
-    with pytest.raises(BadInputError, match=r"CPD of 'B' to have the states of 'A' \(y, n\), found y, no"):
-        load_network(small_model(A_of_B=["y", "no"]))
-    with pytest.raises(
-        BadInputError, match=r"states of 'A' that are strings, integers or booleans, found 0.5 \(float\)"
-    ):
-        load_network(small_model(A=[0.5, 1.5]))
-    with pytest.raises(BadInputError, match=r"expected nodes named by strings, found 1 \(int\)"):
-        load_network(DiscreteBayesianNetwork([(1, 2)]))
-    with pytest.raises(
-        BadInputError, match="expected a pgmpy DiscreteBayesianNetwork, found LinearGaussianBayesianNetwork"
-    ):
-        load_network(LinearGaussianBayesianNetwork([("A", "B")]))
-    with pytest.raises(BadInputError, match="expected a pgmpy DiscreteBayesianNetwork, found DiscreteMarkovNetwork"):
-        load_network(DiscreteMarkovNetwork([("A", "B")]))
