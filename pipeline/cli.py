@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +105,9 @@ _reading = _options(
     ),
     click.option("--weight", metavar="COLUMN", help="How many examples each row stands for."),
 )
+_names_file = click.option(
+    "--names", metavar="FILE|columns", help="Names of the variables, one a line; or take the data's columns' names."
+)
 _solving = _options(
     click.option("--keep-barren", is_flag=True, help="Keep variables that don't matter to a row's likelihood."),
     click.option("--no-decompose", is_flag=True, help="Solve the network as one problem, for comparison."),
@@ -125,6 +128,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON doc
     help="Blank entries of this fraction of the variables only, drawn at random.",
 )
 @click.option("--hidden", metavar="FRACTION|NAME,NAME", help="Leave variables out.")
+@click.option("--names", metavar="FILE", help="Names of the variables, one a line.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same rows.")
 def simulate(
     network: str,
@@ -134,6 +138,7 @@ def simulate(
     missing: float | None,
     missing_variables: float | None,
     hidden: str | None,
+    names: str | None,
     seed: int,
 ) -> None:
     """Draw rows from NETWORK and write them to the new directory DATA."""
@@ -153,6 +158,7 @@ def simulate(
             1.0 if missing_variables is None else missing_variables,
             _hidden(hidden),
             seed,
+            names=names,
             progress=progress,
         )
     entries = done.rows * len(done.columns)
@@ -186,12 +192,14 @@ def _n(count: int, noun: str) -> str:
 @main.command()
 @_network
 @_data
+@_names_file
 @_reading
 @_solving
 @_json
 def plan(
     network: str,
     data: tuple[str, ...],
+    names: str | None,
     missing_token: tuple[str, ...],
     weight: str | None,
     keep_barren: bool,
@@ -209,6 +217,7 @@ def plan(
         missing_tokens=missing_token,
         decompose=not no_decompose,
         drop_barren=not keep_barren,
+        names=names,
     )
     if as_json:
         print_json(result.as_dict())
@@ -220,9 +229,16 @@ def plan(
 @_network
 @_data
 @click.option("--output", metavar="DIR", required=True, help="Directory to write; it appears whole or not at all.")
-@click.option("--algorithm", metavar="NAME", help="em, edml, hybrid, gradient (L-BFGS) or cg.  [default: em]")
+@click.option(
+    "--algorithm",
+    metavar="NAME",
+    help="Bayesian networks: em, edml, hybrid, gradient (L-BFGS) or cg; auto is em. Markov random fields: lbfgs, cg, "
+    "em, edml, ipf or closed-form; auto is closed-form where it applies, else lbfgs.  [default: auto]",
+)
 @click.option("--prior", type=float, help="Dirichlet exponent: 1 is maximum likelihood, 2 Laplace.  [default: 1.0]")
 @click.option("--prior-file", metavar="FILE", help="Exponents by variable or parameter, TOML or JSON.")
+@click.option("--l2", type=float, metavar="LAMBDA", help="Penalty on a Markov random field's log potentials.")
+@click.option("--pseudo-count", type=float, metavar="C", help="Examples spread evenly, for a Markov random field.")
 @click.option("--damping", type=float, help="Share of the old parameters that EDML keeps at first.  [default: 0.5]")
 @click.option("--accelerate", is_flag=True, help="Quasi-Newton steps in EM, where they pay.")
 @click.option("--restarts", type=int, help="Starts per sub-network; the best is kept.  [default: 1]")
@@ -230,6 +246,7 @@ def plan(
 @click.option("--tolerance", type=float, help="Largest change of a parameter to stop at.  [default: 1e-5]")
 @click.option("--max-iterations", type=int, help="Limit per sub-network and start.  [default: 1000]")
 @click.option("--start", type=click.Choice(["random", "network"]), help="First parameters.  [default: random]")
+@_names_file
 @_solving
 @_reading
 @click.option("--workers", type=int, metavar="N", help="Start a local Dask cluster of N processes.")
@@ -255,17 +272,25 @@ def _flag(name: str) -> str:
 @main.command()
 @_network
 @_data
+@_names_file
 @_reading
 @_json
 def score(
-    network: str, data: tuple[str, ...], missing_token: tuple[str, ...], weight: str | None, as_json: bool
+    network: str,
+    data: tuple[str, ...],
+    names: str | None,
+    missing_token: tuple[str, ...],
+    weight: str | None,
+    as_json: bool,
 ) -> None:
     """Print the log likelihood of DATA under NETWORK."""
     from pipeline import score as run
     from pipeline.display import note, print_json, show_progress
 
     with show_progress() as progress:
-        result = run(network, _source(data), weight=weight, missing_tokens=missing_token, progress=progress)
+        result = run(
+            network, _source(data), weight=weight, missing_tokens=missing_token, names=names, progress=progress
+        )
     if as_json:
         print_json(result.as_dict())
     else:
@@ -335,6 +360,9 @@ def _learn(job: Job) -> None:
             drop_barren=not job.keep_barren,
             weight=job.weight,
             missing_tokens=job.missing_token,
+            l2=job.l2,
+            pseudo_count=job.pseudo_count,
+            names=job.names,
             decompose=not job.no_decompose,
             client=client,
             output=job.output,
@@ -345,6 +373,15 @@ def _learn(job: Job) -> None:
         print_json(result.report)
     else:
         print_result(result, job.output)
+    if "log_z" in result.report:
+        _note_unbounded(result.report["unbounded"], note)
+        if not result.converged:
+            note(
+                f"not converged after {_n(result.report['iterations'], 'iteration')}: moments of data and model differ "
+                f"by {result.report['moment_error']:.2g}; raise --max-iterations, or loosen --tolerance"
+            )
+            raise click.exceptions.Exit(NOT_CONVERGED)
+        return
     if not result.converged:
         limit = sum(not s.converged for s in result.sub_networks)
         note(
@@ -352,6 +389,17 @@ def _learn(job: Job) -> None:
             f"{_n(job.max_iterations, 'iteration')}; raise --max-iterations, or loosen --tolerance"
         )
         raise click.exceptions.Exit(NOT_CONVERGED)
+
+
+def _note_unbounded(unbounded: Mapping[str, int], note: Callable[[str], None]) -> None:
+    if unbounded:
+        entries = sum(unbounded.values())
+        names = list(unbounded)
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        note(
+            f"{entries} potential{'s' * (entries > 1)} without an example, of {'; '.join(names[:3])}{more}: their best "
+            "value is minus infinity in logarithms; --l2 or --pseudo-count keeps them finite"
+        )
 
 
 def print_result(result: Any, output: str) -> None:
@@ -367,6 +415,13 @@ def print_result(result: Any, output: str) -> None:
         ("sub-networks", len(result.sub_networks)),
         ("most iterations", report["iterations"]),
     ]
+    if "log_z" in report:
+        summary[-1:] = [
+            ("algorithm", report["settings"]["algorithm"]),
+            ("iterations", report["iterations"]),
+            ("log Z", float(result.log_z)),
+            ("treewidth", report["treewidth"]),
+        ]
     for key in ("hidden", "ignored_columns"):
         if report.get(key):
             summary.append((key.replace("_", " "), ", ".join(map(str, report[key]))))
@@ -376,8 +431,30 @@ def print_result(result: Any, output: str) -> None:
         summary.append(("without evidence", f"some parameters of {', '.join(names[:SHOWN])}{more}"))
     print_table("learned", ("", ""), [(k, v if isinstance(v, str) else _show(v)) for k, v in summary])
 
-    largest = sorted(result.sub_networks, key=lambda s: (-s.seconds, s.variables))[:SHOWN]
-    rest = len(result.sub_networks) - len(largest)
+    if "log_z" in report:
+        _print_data_terms(result.sub_networks)
+    else:
+        _print_sub_networks(result.sub_networks)
+    click.echo(f"written to {output}")
+
+
+def _print_data_terms(records: Sequence[Any]) -> None:
+    from pipeline.display import print_table
+
+    largest = sorted(records, key=lambda s: (-s.instances, s.variables))[:SHOWN]
+    rest = len(records) - len(largest)
+    print_table(
+        f"the {len(largest)} sub-networks with most instances; {rest} more" if rest else "sub-networks",
+        ("may miss", "boundary", "instances", "data term"),
+        [(_names(s.variables), _names(s.boundary), s.instances, float(s.log_likelihood)) for s in largest],
+    )
+
+
+def _print_sub_networks(records: Sequence[Any]) -> None:
+    from pipeline.display import print_table
+
+    largest = sorted(records, key=lambda s: (-s.seconds, s.variables))[:SHOWN]
+    rest = len(records) - len(largest)
     print_table(
         f"the {len(largest)} sub-networks that took longest; {rest} more" if rest else "sub-networks",
         ("variables", "boundary", "instances", "iterations", "converged", "log likelihood", "seconds"),
@@ -394,7 +471,6 @@ def print_result(result: Any, output: str) -> None:
             for s in largest
         ],
     )
-    click.echo(f"written to {output}")
 
 
 def _names(names: tuple[str, ...]) -> str:

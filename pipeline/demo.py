@@ -95,7 +95,7 @@ def run_demo(output: str | None, rows: int) -> None:
                 result = learn(truth, data, seed=SEED, client=client, output=learned, progress=progress)
         print_result(result, learned)
         print("\n4. compare with the network that the data was drawn from", flush=True)
-        recovery = compare(result.learned, truth, rows, SEED)
+        recovery = compare(bayesian(result.learned, "the demonstration"), truth, rows, SEED)
         true_score, learned_score = score(truth, data), score(result.network, data)
         print_table(
             "learned against true",

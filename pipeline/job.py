@@ -27,11 +27,15 @@ class Job:
     output : str
         Directory to write.
     algorithm : str
-        "em", "edml", "hybrid", "gradient" or "cg".
+        "auto", or one of those that the network's kind has.
     prior : float
         Dirichlet exponent; one is maximum likelihood, two Laplace smoothing.
     prior_file : str or None
         File of exponents by variable, in place of `prior`.
+    l2, pseudo_count : float
+        What keeps a Markov random field's potentials finite.
+    names : str or None
+        File with the variables' names, or "columns".
     damping : float
         Of EDML's and the hybrid's updates.
     accelerate : bool
@@ -61,9 +65,12 @@ class Job:
     network: str
     data: tuple[str, ...]
     output: str
-    algorithm: str = "em"
+    algorithm: str = "auto"
     prior: float = 1.0
     prior_file: str | None = None
+    l2: float = 0.0
+    pseudo_count: float = 0.0
+    names: str | None = None
     damping: float = 0.5
     accelerate: bool = False
     restarts: int = 1
@@ -105,8 +112,9 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
 
 
-# As in tasks.solving, which would bring numba with it.
-ALGORITHMS = ("em", "edml", "hybrid", "gradient", "cg")
+# As in tasks.solving and tasks.markov_solving, which would bring numba with them. Which of them a network has is known
+# when it is read.
+ALGORITHMS = ("auto", "em", "edml", "hybrid", "gradient", "cg", "lbfgs", "ipf", "closed-form")
 
 _TEXT = _Setting("text that is not empty", _is_text)
 _FLAG = _Setting("true or false", lambda v: isinstance(v, bool))
@@ -115,9 +123,12 @@ _SETTINGS = {
     "network": _TEXT,
     "data": _Setting("text or a list of texts", lambda v: _is_text(v) or (_is_texts(v) and len(v) > 0 and all(v))),
     "output": _TEXT,
-    "algorithm": _Setting("one of em, edml, hybrid, gradient, cg", lambda v: v in ALGORITHMS),
+    "algorithm": _Setting(f"one of {', '.join(ALGORITHMS)}", lambda v: isinstance(v, str) and v in ALGORITHMS),
     "prior": _Setting("a finite number of at least 1", lambda v: _is_finite(v) and v >= 1),
     "prior_file": _TEXT,
+    "l2": _Setting("a finite number of at least 0", lambda v: _is_finite(v) and v >= 0),
+    "pseudo_count": _Setting("a finite number of at least 0", lambda v: _is_finite(v) and v >= 0),
+    "names": _TEXT,
     "damping": _Setting("a number from 0 to below 1", lambda v: _is_finite(v) and 0 <= v < 1),
     "accelerate": _FLAG,
     "restarts": _POSITIVE,
@@ -167,7 +178,7 @@ def make_job(settings: Mapping[str, Any], spell: Callable[[str], str] = str) -> 
         )
     if "prior" in values and "prior_file" in values:
         raise BadInputError(f"{spell('prior')} and {spell('prior_file')} exclude each other: the file has a default")
-    if values.get("accelerate") and values.get("algorithm", "em") != "em":
+    if values.get("accelerate") and values.get("algorithm", "em") not in ("em", "auto"):
         raise BadInputError(f"{spell('accelerate')}: expected {spell('algorithm')} em, found {values['algorithm']!r}")
     return Job(**values)
 
@@ -218,6 +229,7 @@ def read_job(path: str | os.PathLike[str]) -> Job:
         "data": tuple(_locate(d, here) for d in job.data),
         "output": _locate(job.output, here),
         "prior_file": None if job.prior_file is None else _locate(job.prior_file, here),
+        "names": job.names if job.names in (None, "columns") else _locate(str(job.names), here),
     }
     return Job(**{f.name: located.get(f.name, getattr(job, f.name)) for f in fields(Job)})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -16,11 +17,22 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipeline.bif import write_bif
+from pipeline.markov import MarkovNetwork
 from pipeline.network import Network
+from pipeline.normalised import normalise
 from pipeline.result import LearnResult, SubNetworkResult
+from pipeline.uai import write_uai
 from tasks.errors import BadInputError
 
-FILES = {"network.bif", "parameters.parquet", "sub_networks.parquet", "report.json"}
+FILES = {
+    "network.bif",
+    "network.uai",
+    "variables.txt",
+    "parameters.parquet",
+    "normalised.parquet",
+    "sub_networks.parquet",
+    "report.json",
+}
 
 
 def check_output(output: str | os.PathLike[str], overwrite: bool) -> Path:
@@ -109,10 +121,21 @@ def whole_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
 
 
 def write_result(result: LearnResult, path: Path, overwrite: bool = False) -> None:
-    """Write network.bif, parameters.parquet, sub_networks.parquet and report.json into a new directory."""
+    """Write the network, its parameters, sub_networks.parquet and report.json into a new directory.
+
+    A Bayesian network is network.bif; a Markov random field network.uai, with variables.txt for the names that a UAI
+    file has no place for, and normalised.parquet.
+    """
     with whole_directory(path, overwrite) as draft:
-        (draft / "network.bif").write_text(write_bif(result.learned), encoding="utf-8")
-        pq.write_table(parameters_table(result.learned, result.expected_counts), draft / "parameters.parquet")
+        network = result.learned
+        if isinstance(network, MarkovNetwork):
+            (draft / "network.uai").write_text(write_uai(network), encoding="utf-8")
+            (draft / "variables.txt").write_text("".join(f"{v}\n" for v in network.variables), encoding="utf-8")
+            pq.write_table(potentials_table(network, result.expected_counts), draft / "parameters.parquet")
+            pq.write_table(normalised_table(network), draft / "normalised.parquet")
+        else:
+            (draft / "network.bif").write_text(write_bif(network), encoding="utf-8")
+            pq.write_table(parameters_table(network, result.expected_counts), draft / "parameters.parquet")
         pq.write_table(sub_networks_table(result.sub_networks), draft / "sub_networks.parquet")
         text = json.dumps(result.report, indent=2, allow_nan=False, ensure_ascii=False)
         (draft / "report.json").write_text(text + "\n", encoding="utf-8")
@@ -143,6 +166,65 @@ def parameters_table(network: Network, expected: Sequence[NDArray[np.float64] | 
             )
         )
     return pa.concat_tables(batches).unify_dictionaries().combine_chunks()
+
+
+def potentials_table(network: MarkovNetwork, expected: Sequence[NDArray[np.float64] | None]) -> pa.Table:
+    """A row a factor's entry: factor, variables, states, potential, log_potential, expected_count."""
+    batches = []
+    for f in network.learnable:
+        table, counts = network.tables[f], expected[f]
+        assert table is not None
+        assert counts is not None
+        with np.errstate(divide="ignore"):
+            logs = np.log(table)
+        scope = network.scopes[f]
+        states = _states_of(network, scope, [range(k) for k in table.shape])
+        batches.append(
+            pa.table(
+                {
+                    "factor": pa.array(np.full(table.size, f, np.int32)),
+                    "variables": _repeated([network.variables[v] for v in scope], table.size),
+                    "states": pa.array(states, pa.list_(pa.string())),
+                    "potential": pa.array(table.ravel()),
+                    "log_potential": pa.array(logs.ravel()),
+                    "expected_count": pa.array(counts.ravel()),
+                }
+            )
+        )
+    return pa.concat_tables(batches).combine_chunks()
+
+
+def normalised_table(network: MarkovNetwork) -> pa.Table:
+    """A row a normalised log potential (`pipeline.normalised`): variables, states, value, null where it has none."""
+    potentials, _ = normalise(network)
+    batches = []
+    for scope, values in potentials.items():
+        states = _states_of(network, scope, [range(1, k + 1) for k in values.shape])
+        batches.append(
+            pa.table(
+                {
+                    "variables": _repeated([network.variables[v] for v in scope], values.size),
+                    "states": pa.array(states, pa.list_(pa.string())),
+                    "value": pa.array(values.ravel(), mask=np.isnan(values.ravel())),
+                }
+            )
+        )
+    if not batches:  # every variable has one state
+        text = pa.list_(pa.string())
+        return pa.table(
+            {"variables": pa.array([], text), "states": pa.array([], text), "value": pa.array([], pa.float64())}
+        )
+    return pa.concat_tables(batches).combine_chunks()
+
+
+def _states_of(network: MarkovNetwork, scope: Sequence[int], ranges: Sequence[range]) -> list[list[str]]:
+    """The states of every entry of a table, its last variable's running fastest."""
+    labels = [[str((network.states[v] or ())[k]) for k in own] for v, own in zip(scope, ranges, strict=True)]
+    return [list(entry) for entry in itertools.product(*labels)]
+
+
+def _repeated(names: list[str], n: int) -> pa.Array:
+    return pa.array([names], pa.list_(pa.string())).take(pa.array(np.zeros(n, np.int64)))
 
 
 def sub_networks_table(records: Sequence[SubNetworkResult]) -> pa.Table:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.markov import AnyNetwork
 from pipeline.network import Network
 from pipeline.planning import Job
 from pipeline.stages import Timed
 from tasks.solving import Size
 
 if TYPE_CHECKING:
-    from pgmpy.models import DiscreteBayesianNetwork
+    from pgmpy.models import DiscreteBayesianNetwork, DiscreteMarkovNetwork
 
 
 # Relative difference of log posteriors up to which two starts found the same optimum.
@@ -70,10 +71,11 @@ class LearnResult:
 
     Attributes
     ----------
-    learned : Network
-        The parameters, in this project's own form.
+    learned : Network or MarkovNetwork
+        The parameters, in this project's own form. A Markov random field's factors are scaled to a maximum of one.
     expected_counts : tuple of (float64 array, or None)
-        By variable, in the shape of its table: the evidence each parameter rests on. None where it has none.
+        By variable, or by factor, in the shape of its table: the evidence each parameter rests on. None where it has
+        none.
     log_likelihood : float
         Nats, summed over rows.
     converged : bool
@@ -82,17 +84,20 @@ class LearnResult:
         One record each.
     report : dict
         What report.json holds.
+    log_z : float
+        Log partition function of the learned potentials, nats; of a Bayesian network zero.
     """
 
-    learned: Network
+    learned: AnyNetwork
     expected_counts: tuple[NDArray[np.float64] | None, ...] = field(repr=False)
     log_likelihood: float
     converged: bool
     sub_networks: tuple[SubNetworkResult, ...] = field(repr=False)
     report: dict[str, Any] = field(repr=False)
+    log_z: float = 0.0
 
     @cached_property
-    def network(self) -> DiscreteBayesianNetwork:
+    def network(self) -> DiscreteBayesianNetwork | DiscreteMarkovNetwork:
         """The learned network as a pgmpy model; made when first asked for."""
         from pipeline.models import to_pgmpy
 
@@ -141,6 +146,7 @@ def assemble(
         By variable, how many of its parameters have no evidence.
     """
     net = job.network
+    assert isinstance(net, Network)
     number = {v: i for i, v in enumerate(net.variables)}
     cardinalities = net.cardinalities
     tables: list[NDArray[np.float64] | None] = [None] * len(number)

@@ -1,4 +1,4 @@
-"""`score`: the exact log likelihood of incomplete data under a network's own parameters."""
+"""`score`: the exact log likelihood of incomplete data under a network's own parameters, directed or not."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipeline.execution import Progress, make_executor
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.execution import Executor, Progress, make_executor
+from pipeline.family_learning import start_parameters
 from pipeline.graph import data_pass
 from pipeline.impossible import in_words
-from pipeline.learning import run_pass, start_parameters
-from pipeline.networks import bayesian, load_network
-from pipeline.planning import make_job
+from pipeline.learning import run_pass
+from pipeline.markov import MarkovNetwork
+from pipeline.markov_learning import start_potentials
+from pipeline.planning import Job, make_job
 from pipeline.stages import Reading, score_group
+from tasks.elimination_order import EliminationOrder
 from tasks.errors import BadInputError, ImpossibleDataError
+from tasks.markov_graph import Graph
+from tasks.markov_terms import make_model, scaled
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,7 @@ def score(
     *,
     weight: str | None = None,
     missing_tokens: Sequence[str] = (),
+    names: object = None,
     client: Any = None,
     progress: Progress | None = None,
 ) -> Score:
@@ -68,7 +77,7 @@ def score(
 
     Parameters
     ----------
-    network, data, weight, missing_tokens, client, progress
+    network, data, weight, missing_tokens, names, client, progress
         As in `learn`; the network must have parameters.
 
     Returns
@@ -82,17 +91,21 @@ def score(
     TooLargeError
         The job cannot fit into memory.
     """
-    net = bayesian(load_network(network), "score")
-    for name, table in zip(net.variables, net.tables, strict=True):
-        if table is None:
-            raise BadInputError(
-                f"network {net.name} has no table for {name!r}: a score needs a network with parameters"
-            )
     executor = make_executor(client)
     job = make_job(
-        net, data, weight, missing_tokens, decompose=True, drop_barren=True, executor=executor, progress=progress
+        network,
+        data,
+        weight,
+        missing_tokens,
+        decompose=True,
+        drop_barren=True,
+        executor=executor,
+        names=names,
+        progress=progress,
     )
-    executor.warm_up(*job.kernel_types)
+    parameters = own_parameters(job)
+    is_field = isinstance(job.network, MarkovNetwork)
+    executor.warm_up(*job.kernel_types, "markov" if is_field else "em")
     reading = Reading(job.columns, weight, tuple(job.dataset.missing_tokens))
     passed = data_pass(
         job.dataset, reading, job.decomposition.sub_networks, job.groups, True, False, executor.allowed_bytes
@@ -100,10 +113,7 @@ def score(
     prepared, measured = run_pass(executor, passed, progress)
     scored = executor.collect(
         score_group,
-        [
-            (handle, [start_parameters(job.network, job.decomposition.sub_networks[k]) for k in members])
-            for handle, members in zip(prepared, passed.members, strict=True)
-        ],
+        [(handle, [parameters[k] for k in members]) for handle, members in zip(prepared, passed.members, strict=True)],
     )
     results: list[float | ImpossibleDataError] = [x for group in scored for x in group]
     errors = [x for x in results if isinstance(x, ImpossibleDataError)]
@@ -111,9 +121,43 @@ def score(
     if not total_weight > 0:
         raise BadInputError(f"weight column {weight!r}: all weights are zero; there is nothing to score")
     total = -math.inf if errors else math.fsum(x for x in results if not isinstance(x, ImpossibleDataError))
+    if is_field:
+        total -= total_weight * log_partition(job, executor)
     return Score(
         log_likelihood=total,
         rows=rows,
         total_weight=total_weight,
         impossible=tuple(str(in_words(e, job, reading, f"network {job.network.name}'s parameters")) for e in errors),
     )
+
+
+def own_parameters(job: Job) -> list[NDArray[np.float64]]:
+    """The network's own parameters by sub-network, a Markov random field's potentials scaled to at most one."""
+    sub_networks = job.decomposition.sub_networks
+    if not isinstance(job.network, MarkovNetwork):
+        return [start_parameters(job.network, s) for s in sub_networks]
+    theta, graph = _potentials(job.network)
+    number = {f: k for k, f in enumerate(job.network.learnable)}
+    return [
+        np.concatenate([theta[graph.bases[number[int(f)]] : graph.bases[number[int(f)] + 1]] for f in s.factors])
+        for s in sub_networks
+    ]
+
+
+def log_partition(job: Job, executor: Executor) -> float:
+    """Log partition function of a Markov random field's potentials, scaled as `own_parameters` has them, nats."""
+    assert isinstance(job.network, MarkovNetwork)
+    theta, graph = _potentials(job.network)
+    (log_z,) = executor.collect(_log_partition, [(graph, job.elimination, executor.allowed_bytes, theta)])
+    return float(log_z)
+
+
+def _potentials(network: MarkovNetwork) -> tuple[NDArray[np.float64], Graph]:
+    theta, _ = scaled(start_potentials(network), network.graph.bases)
+    return theta, network.graph
+
+
+def _log_partition(
+    graph: Graph, elimination: EliminationOrder, allowed_bytes: int, theta: NDArray[np.float64]
+) -> float:
+    return make_model(graph, elimination, allowed_bytes).evaluate(theta)[0]

@@ -22,9 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pipeline.network import Network
-from pipeline.networks import bayesian, load_network
+from pipeline.execution import make_executor
+from pipeline.markov import AnyNetwork, MarkovNetwork
+from pipeline.markov_learning import start_potentials
+from pipeline.networks import load_network
 from tasks.errors import BadInputError
+from tasks.markov_sampling import field_sampler
+from tasks.markov_terms import make_model, plan_model, scaled
 from tasks.sampling import CHUNK, Codes, Sampler, blank_entries, choose, draw_rows, make_sampler
 
 __all__ = ["Simulation", "simulate"]
@@ -77,6 +81,7 @@ def simulate(
     hidden: float | str | Sequence[str] = (),
     seed: int = 0,
     *,
+    names: object = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Simulation:
     """Draw rows from a network and write them as a directory of Parquet files.
@@ -101,6 +106,8 @@ def simulate(
     seed : int
         Not negative. The same seed gives the same rows; more `rows` continue them, and `missing` and `hidden` only
         take entries away.
+    names : path or sequence of str, optional
+        What to call the network's variables, see `load_network`.
     progress : callable, optional
         Called with ("simulate", rows written, rows).
 
@@ -111,7 +118,7 @@ def simulate(
         destination that exists.
     """
     begin = time.perf_counter()
-    model = bayesian(load_network(network), "simulate")
+    model = load_network(network, names=names)
     rows, partitions, seed = (_integer(n, v) for n, v in (("rows", rows), ("partitions", partitions), ("seed", seed)))
     if rows < 1:
         raise BadInputError(f"rows: expected at least 1, found {rows}")
@@ -200,7 +207,7 @@ def _rate(name: str, value: Any) -> float:
     return float(value)
 
 
-def _hidden(model: Network, hidden: float | str | Sequence[str], seed: int) -> tuple[int, ...]:
+def _hidden(model: AnyNetwork, hidden: float | str | Sequence[str], seed: int) -> tuple[int, ...]:
     """Indices of the variables to leave out, in the network's order."""
     n = len(model.variables)
     if isinstance(hidden, int | float | np.number):
@@ -218,7 +225,11 @@ def _hidden(model: Network, hidden: float | str | Sequence[str], seed: int) -> t
     return tuple(i for i, v in enumerate(model.variables) if v in set(names))
 
 
-def _sampler(model: Network) -> Sampler:
+def _sampler(model: AnyNetwork) -> Sampler:
+    if isinstance(model, MarkovNetwork):
+        theta, _ = scaled(start_potentials(model), model.graph.bases)
+        allowed = make_executor().allowed_bytes
+        return field_sampler(make_model(model.graph, plan_model(model.graph, allowed), allowed), theta)
     tables: list[NDArray[np.float64]] = []
     for variable, table in zip(model.variables, model.tables, strict=True):
         if table is None:
@@ -232,7 +243,7 @@ def _sampler(model: Network) -> Sampler:
 class _Columns:
     """How codes become Arrow columns: names as dictionaries, numbers and booleans as themselves."""
 
-    def __init__(self, model: Network, kept: Sequence[int]) -> None:
+    def __init__(self, model: AnyNetwork, kept: Sequence[int]) -> None:
         self.kept = kept
         self.labels: list[tuple[pa.Array, bool]] = []
         fields = []

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasks.jointree import Floats
-from tasks.markov_terms import Graph
+from tasks.markov_graph import Graph
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ class Jointree:
         return (
             np.empty(int(self.table[-1])),
             np.empty(2 * int(self.message[-1])),
-            np.empty(len(self.size)),
+            np.empty(2 * len(self.size)),
             np.empty(2 * int(self.product[-1])),
         )
 

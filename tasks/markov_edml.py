@@ -30,6 +30,8 @@ INNER_TOLERANCE, INNER_STEPS = 1e-6, 500
 # By how much a share may change after an update, and must after one that lost.
 LEAST, MOST, RETREAT = 0.5, 1.5, 0.7
 MIN_SHARE = 1e-6
+# Moments below this are taken for it; and no log potential moves further at once, unless it is a zero's.
+SMALLEST, LONGEST = 1e-100, 10.0
 # What the last bits of a sum can take away from an objective.
 ROUNDING = 1e-13
 
@@ -54,16 +56,16 @@ def solve_term(term: DataTerm, theta: Floats, weights: Floats, moments: Floats) 
         ρ, by which each potential would be multiplied.
     """
     votes = collect_votes(term, theta)
-    possible = moments > 0
-    inverse = np.where(possible, 1.0 / np.where(possible, moments, 1.0), 0.0)
-    ratio = np.where(possible, 1.0, 0.0)
+    inverse = 1.0 / np.maximum(moments, SMALLEST)
+    ratio = np.ones(len(theta))
     for _ in range(INNER_STEPS):
-        new = (weights + votes.respond(ratio)) * inverse
+        new = np.minimum((weights + votes.respond(ratio)) * inverse, 1.0 / SMALLEST)
         change = float(np.abs(new - ratio).max(initial=0.0))
         ratio = new
         if not len(votes.vote) or change <= INNER_TOLERANCE * max(1.0, float(ratio.max(initial=0.0))):
             break
-    return ratio
+    # Only what no row can show is impossible; what is merely out of a double's reach may come back.
+    return np.where(votes.open, np.maximum(ratio, SMALLEST), ratio)
 
 
 def run_edml(terms: Terms, start: Floats, tolerance: float, max_iterations: int, damping: float) -> Trace:
@@ -116,6 +118,7 @@ def _direction(point: Point, ratio: Floats) -> Floats:
     """The update in log potentials; zeros stay."""
     with np.errstate(divide="ignore"):
         way = np.log(ratio)
+    way = np.where(ratio > 0, np.clip(way, -LONGEST, LONGEST), way)
     return np.where(point.eta > -np.inf, way, 0.0)
 
 

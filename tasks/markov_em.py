@@ -70,7 +70,7 @@ def match_moments(
         from tasks.markov_gradient import run_gradient
 
         problem = LocalTerms(model, (), targets, n_examples, penalty)
-        trace = run_gradient(problem, eta, 0.1 * tolerance, M_STEP_SWEEPS, "lbfgs", M_STEP_SHARE)
+        trace = run_gradient(problem, eta, 0.1 * tolerance, M_STEP_SWEEPS, "lbfgs", share_of_first=M_STEP_SHARE)
         return trace.last.eta
     share = (targets + pseudo_counts(model.graph, penalty.pseudo_count)) / (n_examples + penalty.pseudo_count)
     theta, _ = scaled(eta, model.graph.bases)

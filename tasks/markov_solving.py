@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,9 +11,10 @@ import numpy as np
 from tasks.decomposable import CliqueTree, closed_form
 from tasks.jointree import Floats
 from tasks.markov_edml import run_edml
-from tasks.markov_em import run_em, run_ipf
+from tasks.markov_em import moment_error, run_em, run_ipf
 from tasks.markov_gradient import run_gradient
-from tasks.markov_terms import Graph, LocalTerms, Penalty, Terms, pseudo_counts
+from tasks.markov_graph import Graph
+from tasks.markov_terms import LocalTerms, Penalty, Terms, pseudo_counts, scaled
 from tasks.markov_trace import Trace
 
 MARKOV_ALGORITHMS = ("auto", "lbfgs", "cg", "em", "edml", "ipf", "closed-form")
@@ -38,6 +40,8 @@ class MarkovSettings:
         Updates after which a start is given up as not converged.
     damping : float
         Share of the old log potentials that EDML keeps at first.
+    warm : int
+        Iterations of EM with which L-BFGS and CG begin.
     """
 
     algorithm: str
@@ -47,6 +51,7 @@ class MarkovSettings:
     tolerance: float = 1e-5
     max_iterations: int = 1000
     damping: float = 0.5
+    warm: int = 3
 
 
 @dataclass(frozen=True)
@@ -56,9 +61,9 @@ class MarkovSolution:
     Attributes
     ----------
     eta : float64 array, shape (n_parameters,)
-        Log potentials; minus infinity where a potential is zero.
+        Log potentials, each factor's largest being zero; minus infinity where a potential is zero.
     log_z : float
-        Log partition function, nats.
+        Log partition function of these, nats.
     expected : float64 array, shape (n_parameters,)
         Expected counts, pseudo counts not included.
     marginals : float64 array, shape (n_parameters,)
@@ -69,6 +74,8 @@ class MarkovSolution:
         Evaluations of both terms.
     converged : bool
         The moments agree within the tolerance.
+    moment_error : float
+        Largest difference between a moment of the data and of the model, as a share of the examples.
     restart : int
         Which start this came from.
     restarts : tuple of float
@@ -83,6 +90,7 @@ class MarkovSolution:
     objective: Floats
     evaluations: int
     converged: bool
+    moment_error: float
     restart: int
     restarts: tuple[float, ...]
 
@@ -133,15 +141,18 @@ def solve_markov(
             best, which = trace, restart
     assert best is not None
     point = best.last
+    # Of all potentials that mean the same, those with a maximum of one in each factor.
+    _, tops = scaled(point.eta, terms.graph.bases)
     return MarkovSolution(
-        eta=point.eta,
-        log_z=point.log_z,
+        eta=point.eta - np.repeat(tops, np.diff(terms.graph.bases)),
+        log_z=point.log_z - math.fsum(tops.tolist()),
         expected=point.expected,
         marginals=point.marginals,
         log_likelihood=np.array(best.log_likelihood),
         objective=np.array(best.objective),
         evaluations=best.evaluations,
         converged=best.converged,
+        moment_error=moment_error(terms, point),
         restart=which,
         restarts=tuple(ends),
     )
@@ -160,8 +171,8 @@ def _run(terms: Terms, settings: MarkovSettings, start: Floats, tree: CliqueTree
         assert isinstance(terms, LocalTerms)
         return run_ipf(terms, start, tolerance, limit)
     run: dict[str, Callable[[], Trace]] = {
-        "lbfgs": lambda: run_gradient(terms, start, tolerance, limit, "lbfgs"),
-        "cg": lambda: run_gradient(terms, start, tolerance, limit, "cg"),
+        "lbfgs": lambda: run_gradient(terms, start, tolerance, limit, "lbfgs", settings.warm),
+        "cg": lambda: run_gradient(terms, start, tolerance, limit, "cg", settings.warm),
         "em": lambda: run_em(terms, start, tolerance, limit),
         "edml": lambda: run_edml(terms, start, tolerance, limit, settings.damping),
     }

@@ -110,6 +110,16 @@ class DataTerm:
     evidence: Evidence | None
     place: Longs
 
+    @property
+    def has_instances(self) -> bool:
+        """Whether anything changes from iteration to iteration."""
+        return self.evidence is not None and len(self.evidence.counts) > 0
+
+    def value(self, eta: Floats) -> float:
+        """The sub-network's whole data term at log potentials scaled to at most zero, nats."""
+        counts = self.counts.complete.astype(np.float64)
+        return weighted_sum(counts, eta[self.place]) + self.evaluate(np.exp(eta))[0]
+
     def evaluate(self, theta: Floats) -> tuple[float, Floats]:
         """Log Z of the instances, nats, and expected counts, both without the fully observed factors.
 
@@ -303,14 +313,14 @@ class LocalTerms:
 
     def vote(self, eta: Floats) -> tuple[Point, Floats]:
         """See `Terms.vote`."""
-        from tasks.markov_edml import solve_term
+        from tasks.markov_edml import SMALLEST, solve_term
 
         point = self.evaluate(eta)
         theta, _ = scaled(eta, self.graph.bases)
         share = self.n_examples + self.penalty.pseudo_count
         weights = self.complete + pseudo_counts(self.graph, self.penalty.pseudo_count)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(weights > 0, weights / (share * point.marginals), 0.0)
+        # Of factors that every row observes the sub-problem has a closed form.
+        ratio = weights / np.maximum(share * point.marginals, SMALLEST)
         for term in self.data:
             at = term.place
             ratio[at] = solve_term(term, theta[at], weights[at], share * point.marginals[at])

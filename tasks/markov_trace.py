@@ -23,6 +23,8 @@ class Trace:
         Evaluations of both terms.
     converged : bool
         The moments agreed within the tolerance.
+    error : float
+        Largest difference between a moment of the data and of the model, when it was last looked at.
     """
 
     def __init__(self, first: Point) -> None:
@@ -31,6 +33,7 @@ class Trace:
         self.objective = [first.objective]
         self.evaluations = 1
         self.converged = False
+        self.error = float("inf")
 
     @property
     def iterations(self) -> int:
@@ -46,5 +49,6 @@ class Trace:
 
     def settle(self, error: float, tolerance: float) -> bool:
         """Whether this is the end: every moment is within the tolerance."""
+        self.error = error
         self.converged = error <= tolerance
         return self.converged

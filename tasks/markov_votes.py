@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tasks.errors import ImpossibleDataError
 from tasks.inference import Evidence, sweep
@@ -42,6 +43,13 @@ class SparseVotes:
     weight: Floats
     counts: Floats
     n_parameters: int
+
+    @property
+    def open(self) -> NDArray[np.bool_]:
+        """Whether any instance leaves a parameter open, shape (n_parameters,)."""
+        out = np.zeros(self.n_parameters, np.bool_)
+        out[self.parameter] = True
+        return out
 
     def respond(self, ratio: Floats) -> Floats:
         """Expected counts were potentials changed by these ratios, one factor at a time; shape (n_parameters,)."""

@@ -7,9 +7,10 @@ import numpy as np
 from tasks.jointree import NONE, WHOLE, Floats, Jointree
 from tasks.kernel import kernel
 
-# As in tasks.inference: products below this may have lost digits, which matters where Z itself is below LOG_TINY.
-LOSSY = 1e-290
-LOG_TINY = -575.0
+# Products below this may have lost digits. What was lost grows by every scaling on its way to the root, and must not be
+# more than this share of Z (in logarithms).
+LOSSY, LOG_LOSSY = 1e-290, -667.0
+LOG_SHARE = -46.0
 
 
 @kernel
@@ -20,8 +21,10 @@ def upward(theta, tables, messages, scales, products, arrays):
     """
     size, runs, table, message, parent, down, own, product, factor_ptr, place, maps = arrays
     n_clusters = size.shape[0]
-    lossy = False
+    # The second half of the scales: the most that each cluster's message can have lost, in logarithms.
+    lost = scales[n_clusters : 2 * n_clusters]
     for c in range(n_clusters):
+        lossy = False
         first, last = factor_ptr[c], factor_ptr[c + 1]
         begin = product[c]
         for g in range(product[c + 1] - begin):
@@ -34,6 +37,7 @@ def upward(theta, tables, messages, scales, products, arrays):
                     possible = possible and theta[maps[place[j] + g]] > 0.0
                 lossy = lossy or possible
             products[begin + g] = x
+        lost[c] = LOG_LOSSY if lossy else -np.inf
         here = tables[table[c] : table[c + 1]]
         if own[c] == NONE:
             for t in range(size[c]):
@@ -54,6 +58,8 @@ def upward(theta, tables, messages, scales, products, arrays):
             for t in range(size[c]):
                 total += here[t]
             if not total >= LOSSY:
+                return -np.inf, False
+            if lost[c] + np.log(float(size[c])) - np.log(total) > LOG_SHARE:
                 return -np.inf, False
             log_z += np.log(total)
             divide = 1.0 / total
@@ -77,15 +83,19 @@ def upward(theta, tables, messages, scales, products, arrays):
         divide = 1.0 / top
         for e in range(sent.shape[0]):
             sent[e] *= divide
+        lost[p] = max(lost[p], lost[c] + np.log(float(n)) - np.log(top))
         above = tables[table[p] : table[p + 1]]
         look = maps[down[c] : down[c] + size[p]]
+        lossy = False
         for t in range(size[p]):
             x, m = above[t], sent[look[t]]
             y = x * m
             if y < LOSSY and x > 0.0 and m > 0.0:
                 lossy = True
             above[t] = y
-    return log_z, not (lossy and log_z < LOG_TINY)
+        if lossy:
+            lost[p] = max(lost[p], LOG_LOSSY)
+    return log_z, True
 
 
 @kernel
@@ -176,3 +186,13 @@ def model_term(tree: Jointree, theta: Floats) -> tuple[float, Floats, bool]:
     marginals = np.empty(int(tree.bases[-1]))
     log_z, trusted = _evaluate(theta, marginals, *tree.scratch(), tree.arrays)
     return float(log_z), marginals, bool(trusted)
+
+
+def beliefs(tree: Jointree, theta: Floats) -> Floats | None:
+    """Every cluster's joint distribution, one table after another as `Jointree.table` places them.
+
+    None where a product left the range of a double, or Z is zero.
+    """
+    scratch = tree.scratch()
+    _, trusted = _evaluate(theta, np.empty(int(tree.bases[-1])), *scratch, tree.arrays)
+    return scratch[0] if trusted else None

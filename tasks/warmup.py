@@ -37,7 +37,7 @@ def warm_up(code_type: str = "int8", weight_type: str = "int64", kernels: str = 
         Of the partitions' codes.
     weight_type : {"int64", "float64"}
         Of the weights, and so of the counts.
-    kernels : {"em", "edml", "accelerate"}
+    kernels : {"em", "edml", "accelerate", "markov"}
         What is going to learn; all need EM's.
     """
     key = (code_type, weight_type, kernels)
@@ -50,7 +50,7 @@ def warm_up(code_type: str = "int8", weight_type: str = "int64", kernels: str = 
 
         counting.__name__ = f"counting-{code_type}-{weight_type}"
         left: list[Callable[[], object]] = [counting, _elimination, _learning]
-        left += {"em": [], "edml": [_edml], "accelerate": [_accelerate]}[kernels]
+        left += {"em": [], "edml": [_edml], "accelerate": [_accelerate], "markov": [_markov]}[kernels]
         for wait in (False, True):
             for group in list(left):
                 with _only_process(group.__name__, wait) as mine:
@@ -149,3 +149,20 @@ def _accelerate() -> None:
     n, evidence = _one_table()
     nothing = np.zeros(n.n_parameters)
     run_accelerated_em(n, nothing, evidence, nothing, np.full(n.n_parameters, 1 / 3), 1e-5, 2)
+
+
+def _markov() -> None:
+    from tasks.elimination_order import find_order
+    from tasks.inference import sweep
+    from tasks.ipf import sweep_factors
+    from tasks.jointree import make_jointree
+    from tasks.model_term import model_term
+
+    scopes = [[0, 1], [1, 2]]
+    tree = make_jointree([2] * 3, scopes, find_order("abc", [2] * 3, scopes))
+    theta = np.ones(int(tree.bases[-1]))
+    model_term(tree, theta)
+    sweep_factors(tree, theta, np.full(len(theta), 0.25))
+    n, evidence = _one_table()
+    scratch = np.empty((2, 4))
+    sweep(np.full(n.n_parameters, 1 / 3), np.empty((1, n.n_parameters)), 1, scratch[0], scratch[1], evidence.arrays)
