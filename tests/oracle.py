@@ -329,7 +329,9 @@ class Enumeration:
             share = np.full(len(self.states), pseudo_count / len(self.states))
             value += float(share @ (self.logs(eta) - self.log_z(eta)))
             gradient = gradient + self.moments(share) - pseudo_count * self.marginals(eta)
-        return value - 0.5 * l2 * float(eta @ eta), gradient - l2 * eta
+        if l2:
+            value, gradient = value - 0.5 * l2 * float(eta @ eta), gradient - l2 * eta
+        return value, gradient
 
 
 def log(x):
