@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.decompose import decompose
-from pipeline.learning import start_parameters
+from pipeline.family_learning import start_parameters
 from pipeline.network import Network
 from tasks.projection import project
 from tasks.reading import Partition
