@@ -59,13 +59,23 @@ def test_decomposed_and_undecomposed_em_reach_the_same_likelihood():
         assert ends[0] == pytest.approx(ends[1], rel=1e-9)
 
 
-def test_other_algorithms_are_never_split(threads):
-    network, _, table = data(7, 6, 3000, "at random")
-    one = learn(network, table, accelerate=True, max_iterations=30)
+@pytest.mark.parametrize(
+    "options",
+    [{"accelerate": True}, {"algorithm": "edml"}, {"algorithm": "hybrid"}, {"algorithm": "gradient"}],
+    ids=["accelerate", "edml", "hybrid", "gradient"],
+)
+def test_other_algorithms_are_never_split(giant, threads, splits, options):
+    network, _, table = giant
+    threads(1)
+    one = learn(network, table, max_iterations=3, decompose=False, **options)
     threads(2, overhead=0.0)
-    two = learn(network, table, accelerate=True, max_iterations=30)
+    two = learn(network, table, max_iterations=3, decompose=False, **options)
+    assert splits == []
     for a, b in zip(one.learned.tables, two.learned.tables, strict=True):
         assert np.array_equal(a, b)
+    # Plain EM on the same data is.
+    learn(network, table, max_iterations=1, decompose=False)
+    assert splits == [2]
 
 
 def test_the_spread_of_optima():

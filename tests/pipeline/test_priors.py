@@ -132,11 +132,14 @@ def test_learn_with_exponents_by_variable(decompose):
     np.testing.assert_allclose(one.learned.tables[0], counts / counts.sum(axis=-1, keepdims=True), rtol=1e-14)
 
 
-def test_the_split_path_uses_it_too(threads):
-    network, _, rows = incomplete_data(7, 6, 3000, "at random")
-    table, prior = as_table(network, rows), {network.variables[1]: 3.0, network.variables[2]: 2.0}
-    whole = learn(network, table, prior=prior, max_iterations=4)
+def test_the_split_path_uses_it_too(giant, threads, splits):
+    network, _, table = giant
+    prior = {network.variables[1]: 3.0, network.variables[2]: 2.0}
+    threads(1)
+    whole = learn(network, table, prior=prior, max_iterations=4, decompose=False)
+    assert splits == []
     threads(2, overhead=0.0)
-    split = learn(network, table, prior=prior, max_iterations=4)
+    split = learn(network, table, prior=prior, max_iterations=4, decompose=False)
+    assert splits == [2]
     for a, b in zip(whole.learned.tables, split.learned.tables, strict=True):
         assert np.array_equal(a, b)
