@@ -78,6 +78,23 @@ def test_other_algorithms_are_never_split(giant, threads, splits, options):
     assert splits == [2]
 
 
+@pytest.mark.parametrize("algorithm", ["em", "edml", "hybrid"])
+@pytest.mark.parametrize("decompose", [True, False])
+def test_a_weight_column_with_fractions(algorithm, decompose):
+    """Quarters of rows and, with four times the pseudo counts, rows written out as often."""
+    network, start, raw = incomplete_data(31, 6, 60, "partly")
+    quarters = [(1, 2, 3, 7)[i % 4] for i in range(len(raw))]
+    options = {"algorithm": algorithm, "decompose": decompose, "start": "network", "max_iterations": 20}
+    weighted = as_table(network, raw, w=[q / 4 for q in quarters])
+    one = learn(start, weighted, weight="w", prior=1.5, **options)
+    repeated = as_table(network, [row for row, q in zip(raw, quarters, strict=True) for _ in range(q)])
+    four = learn(start, repeated, prior=3.0, **options)
+    assert one.report["total_weight"] == len(repeated) / 4
+    assert 4 * one.log_likelihood == pytest.approx(four.log_likelihood, rel=1e-11)
+    for a, b in zip(one.learned.tables, four.learned.tables, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+
+
 def test_the_spread_of_optima():
     network, _, table = data(28, 6, 60, "hidden")
     result = learn(network, table, restarts=8, max_iterations=3000)

@@ -399,6 +399,70 @@ def tables_of(s, network, solution):
     return tuple(parts[n].reshape(t.shape) for n, t in zip(network.variables, network.tables, strict=True))
 
 
+# --- fractional weights --------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**6), st.sampled_from(INCOMPLETE), st.sampled_from([1.0, 1.5]), st.booleans(), st.booleans())
+@settings(max_examples=30)
+def test_fractional_weights_are_rows_repeated(seed, kind, prior, drop_barren, hybrid):
+    """Quarters of an example, and four times the pseudo counts' rows: every iteration is the same."""
+    network, start, rows = incomplete_data(seed, 5, 30, kind)
+    rng = random.Random(seed)
+    quarters = [rng.choice([0, 1, 2, 3, 6, 9]) for _ in rows]
+    quarters[0] = 1
+    weighted = problem_of(network, rows, [q / 4 for q in quarters], drop_barren)
+    if weighted.evidence is None:
+        return
+    # Rows of weight zero stay: they too say which variables may be missing.
+    repeated = [row for row, q in zip(rows, quarters, strict=True) for _ in range(q)]
+    zero = [row for row, q in zip(rows, quarters, strict=True) if not q]
+    counted = problem_of(network, repeated + zero, [1] * len(repeated) + [0] * len(zero), drop_barren)
+    theta = flat(weighted.sub_network, start)
+    one = run(weighted, theta, prior, 0.0, 25, hybrid=hybrid)[0]
+    four = run(counted, theta, 1 + 4 * (prior - 1), 0.0, 25, hybrid=hybrid)[0]
+    np.testing.assert_allclose(one.theta, four.theta, atol=1e-9)
+    np.testing.assert_allclose(4 * one.expected, four.expected, rtol=1e-8, atol=1e-9)
+    assert len(one.log_posterior) == len(four.log_posterior)
+    np.testing.assert_allclose(4 * one.log_posterior, four.log_posterior, rtol=1e-11)
+    # And what is said of the parameters is what enumeration says of them.
+    s = weighted.sub_network
+    learned = Network(network.name, network.variables, network.states, network.parents, tables_of(s, network, one))
+    weights = [q / 4 for q in quarters]
+    assert one.log_likelihood[-1] == pytest.approx(oracle.log_likelihood(learned, rows, weights), rel=1e-9, abs=1e-9)
+    counts = oracle.expected_counts(learned, rows, weights, drop_barren)
+    np.testing.assert_allclose(one.expected, flat(s, learned, counts), rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("scale", [2.0**-20, 2.0**20])
+def test_the_unit_of_weights_is_no_matter(scale, hybrid):
+    """By a power of two nothing is rounded: to the last bit the same parameters, of millionths or of millions."""
+    network, start, rows = incomplete_data(11, 6, 60, "at random")
+    rng = random.Random(11)
+    weights = [rng.random() for _ in rows]
+    found = []
+    for by in (1.0, scale):
+        problem = problem_of(network, rows, [w * by for w in weights])
+        theta = flat(problem.sub_network, start)
+        found.append(run(problem, theta, 1 + by / 2, 0.0, 15, hybrid=hybrid)[0])
+    assert np.array_equal(found[0].theta, found[1].theta)
+    np.testing.assert_allclose(found[0].log_posterior * scale, found[1].log_posterior, rtol=1e-12)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_weights_far_apart(hybrid):
+    """Rows of a billionth of an example beside rows of a thousand millions: stationary all the same."""
+    network, start, rows = incomplete_data(5, 5, 40, "partly")
+    weights = [(1e-9, 1.0, 1e9)[i % 3] for i in range(len(rows))]
+    problem = problem_of(network, rows, weights)
+    s = problem.sub_network
+    solution, status, _ = run(problem, flat(s, start), 2.0, 1e-10, hybrid=hybrid)
+    assert status == CONVERGED
+    learned = Network(network.name, network.variables, network.states, network.parents, tables_of(s, network, solution))
+    again = oracle.maximise(learned, oracle.expected_counts(learned, rows, weights, drop_barren=True), 2.0)
+    np.testing.assert_allclose(flat(s, again), solution.theta, atol=1e-8)
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_map_is_what_brute_force_finds(seed, hybrid):
