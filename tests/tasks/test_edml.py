@@ -463,6 +463,28 @@ def test_weights_far_apart(hybrid):
     np.testing.assert_allclose(flat(s, again), solution.theta, atol=1e-8)
 
 
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_a_row_beside_a_heavy_one(hybrid):
+    """The optimum of a set, 1e-18 here, is lost in a sum with the parameter it replaces: that made rows impossible."""
+    half = np.full(2, 0.5)
+    tables = (half, np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[0.6, 0.4], [0.2, 0.8]]))
+    network = Network("chain", ("a", "b", "c"), (("0", "1"),) * 3, ((), (0,), (1,)), tables)
+    problem = problem_of(network, [(0, 0, 0), (1, 1, 1), (0, -1, 0), (0, -1, 1)], [2e17, 0.1, 1.0, 1.0])
+    solution, status, _ = run(problem, flat(problem.sub_network, network), tolerance=1e-6, hybrid=hybrid)
+    assert status == CONVERGED
+    np.testing.assert_allclose(solution.theta[:2], [1.0, 5e-19], rtol=1e-9)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_weights_at_the_end_of_a_doubles_range(hybrid):
+    """The curvature of votes that weigh 1e-310 vanishes: no division by it."""
+    network, start, rows = incomplete_data(0, 4, 8, "at random")
+    problem = problem_of(network, rows, [1e-310] * len(rows))
+    solution, status, _ = run(problem, flat(problem.sub_network, start), tolerance=1e-6, hybrid=hybrid)
+    assert status == CONVERGED
+    assert np.isfinite(solution.theta).all()
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_map_is_what_brute_force_finds(seed, hybrid):
