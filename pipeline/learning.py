@@ -23,7 +23,7 @@ from pipeline.impossible import in_words
 from pipeline.network import Network
 from pipeline.output import check_output, write_result
 from pipeline.planning import make_job
-from pipeline.priors import make_prior, own_prior
+from pipeline.priors import check_exponent, make_prior, own_prior
 from pipeline.result import LearnResult, assemble, spread_of_optima
 from pipeline.solving import solve_all
 from pipeline.stages import Reading
@@ -70,7 +70,7 @@ def learn(
         variable a number, or exponents in the shape of its states or of its table, other variables' being 1; or a
         file, see `pipeline.priors`.
     damping : float
-        Of EDML's and the hybrid's updates, above 0 and at most 1, which is none.
+        Of EDML's and the hybrid's updates, the share of the old parameters kept at first: from 0 to below 1.
     accelerate : bool
         EM with quasi-Newton steps in between, kept only where they gain what EM is sure to gain: a few times to a
         hundred times fewer iterations where EM is slow.
@@ -123,7 +123,7 @@ def learn(
     clock = _Clock()
     # What can be refused before anything is opened is; a file or mapping needs the network.
     if isinstance(prior, bool | int | float | np.number):
-        prior = _number("prior", prior, 1.0, 1e15, "a Dirichlet exponent of at least 1 (1 is maximum likelihood)")
+        prior = check_exponent("prior", prior)
     tolerance, seed, restarts, max_iterations = _check_settings(tolerance, seed, restarts, max_iterations)
     damping = _check_algorithm(algorithm, damping, accelerate)
     if start not in ("random", "network"):
