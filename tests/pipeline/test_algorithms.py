@@ -131,6 +131,8 @@ def test_nonsense(options, message):
         ("--algorithm magic", "--algorithm: expected one of em, edml, hybrid, gradient, cg, found 'magic'"),
         ("--algorithm cg --accelerate", "--accelerate: expected --algorithm em, found 'cg'"),
         ("--damping 1", "--damping: expected a number from 0 to below 1, found 1"),
+        ("--damping 0.3", "--damping: expected --algorithm edml or hybrid, found 'em'"),
+        ("--damping 0.3 --algorithm cg", "--damping: expected --algorithm edml or hybrid, found 'cg'"),
         ("--damping nan", "--damping: expected a number from 0 to below 1, found nan"),
         ("--prior 2 --prior-file p.toml", "--prior and --prior-file exclude each other"),
         ("--prior-file nowhere.toml", "cannot read the prior file nowhere.toml: No such file"),
