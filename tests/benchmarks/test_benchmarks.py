@@ -16,7 +16,7 @@ from tasks.projection import Counts, project
 from tasks.reading import read_partition
 from tasks.scopes import pack_scopes
 from tasks.solving import prepare, random_start
-from tests.benchmarks import decomposition, race, reading, scaling
+from tests.benchmarks import acceleration, decomposition, race, reading, scaling
 
 ROWS = 4096
 # Cases that speed is judged by: a fifth of the variables half missing, a tenth of all entries, a fifth hidden.
@@ -102,3 +102,9 @@ def test_races_on_paths_that_cross():
     assert race.halving(paths, (1,)) == ([0, 2], 4 + 1 + 1)
     assert race.halving(paths, (2,))[0] == [1, 0]
     assert race.dropping_the_slow(paths, (2,), 0.1)[0] == [1]
+
+
+def test_acceleration_runs():
+    found = acceleration.main(["asia"], 2, 2.0, 1e-4, 500, datasets=2, n_rows=300)
+    assert len(found) >= 4
+    assert sum(acceleration.shares(found)) == pytest.approx(1)

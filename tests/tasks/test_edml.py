@@ -559,3 +559,12 @@ def test_the_benchmark_runs_small(capsys):
     outcomes = edml_against_em.main(["asia"], 1, 200, [0.25], 30, 1e6)
     assert len(outcomes["all"]) == 1
     assert "asia" in capsys.readouterr().out
+
+
+def test_the_comparison_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    file = tmp_path / "outcomes.jsonl"
+    first = edml_against_em.main(["asia"], 1, 200, [0.25], 10, 1e6, file)
+    monkeypatch.setattr(edml_against_em, "make_problem", None)
+    again = edml_against_em.main(["asia"], 1, 200, [0.25], 10, 1e6, file)
+    assert edml_against_em.line("all", again["all"]) == edml_against_em.line("all", first["all"])
+    assert len(file.read_text().splitlines()) == len(again["all"]) == 1
