@@ -145,7 +145,7 @@ def test_learn_passes_the_defaults_and_starts_no_cluster(learned, tmp_path):
 
 
 def test_learn_passes_every_flag(learned, tmp_path):
-    flags = "--algorithm em --damping 0.25 --accelerate --prior 2 --restarts 3 --seed 4 --tolerance 1e-7"
+    flags = "--algorithm em --accelerate --prior 2 --restarts 3 --seed 4 --tolerance 1e-7"
     flags += " --max-iterations 50 --start network --keep-barren"
     flags += " --no-decompose --missing-token ? --missing-token a,b --weight n --overwrite --json"
     result = invoke("learn", "net.bif", "one.parquet", "two.parquet", "--output", tmp_path, *flags.split())
@@ -157,7 +157,7 @@ def test_learn_passes_every_flag(learned, tmp_path):
         "data": ["one.parquet", "two.parquet"],
         "algorithm": "em",
         "prior": 2.0,
-        "damping": 0.25,
+        "damping": 0.5,
         "accelerate": True,
         "restarts": 3,
         "seed": 4,
@@ -408,6 +408,14 @@ def test_both_commands_are_installed(tmp_path):
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.count("\n") == 1
         assert done.stderr.startswith("error: Missing argument 'DATA")
+
+
+def test_the_module_is_the_command_too(tmp_path):
+    """`python -m` did nothing, and said so with status 0."""
+    start = [sys.executable, "-m", "pipeline.cli", "learn", "alarm"]
+    done = subprocess.run(start, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: Missing argument 'DATA")
 
 
 def test_demo(tmp_path, monkeypatch, capsys):
