@@ -10,7 +10,7 @@ import pipeline
 from pipeline import learn
 from pipeline.cli import main
 from pipeline.job import ALGORITHMS, Job, read_job
-from tasks import solving
+from tasks import markov_solving, solving
 from tasks.errors import BadInputError
 from tests.oracle import as_table, incomplete_data
 
@@ -23,7 +23,7 @@ def data(seed=28, n=6, rows=80, kind="partly"):
 
 
 def test_the_command_line_knows_the_same_algorithms():
-    assert ALGORITHMS == solving.ALGORITHMS
+    assert set(ALGORITHMS) == {*solving.ALGORITHMS, *markov_solving.MARKOV_ALGORITHMS}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,10 @@ def test_the_spread_of_optima():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"algorithm": "EM"}, "algorithm: expected one of em, edml, hybrid, gradient, cg, found 'EM'"),
+        (
+            {"algorithm": "EM"},
+            "algorithm: expected one of auto, em, edml, hybrid, gradient, cg, lbfgs, ipf, closed-form, found 'EM'",
+        ),
         ({"algorithm": "cg", "accelerate": True}, "accelerate: expected algorithm 'em', .*, found 'cg'"),
         ({"accelerate": 1}, "accelerate: expected True or False, found 1"),
         ({"damping": -0.5}, "damping: expected a number from 0 to below 1, found -0.5"),
@@ -128,7 +131,10 @@ def test_nonsense(options, message):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--algorithm magic", "--algorithm: expected one of em, edml, hybrid, gradient, cg, found 'magic'"),
+        (
+            "--algorithm magic",
+            "--algorithm: expected one of auto, em, edml, hybrid, gradient, cg, lbfgs, ipf, closed-form, found 'magic'",
+        ),
         ("--algorithm cg --accelerate", "--accelerate: expected --algorithm em, found 'cg'"),
         ("--damping 1", "--damping: expected a number from 0 to below 1, found 1"),
         ("--damping 0.3", "--damping: expected --algorithm edml or hybrid, found 'em'"),

@@ -125,7 +125,10 @@ def test_learn_passes_the_defaults_and_starts_no_cluster(learned, tmp_path):
     assert call == {
         "network": "alarm",
         "data": "data",
-        "algorithm": "em",
+        "algorithm": "auto",
+        "l2": 0.0,
+        "pseudo_count": 0.0,
+        "names": None,
         "prior": 1.0,
         "damping": 0.5,
         "accelerate": False,
@@ -146,7 +149,7 @@ def test_learn_passes_the_defaults_and_starts_no_cluster(learned, tmp_path):
 
 def test_learn_passes_every_flag(learned, tmp_path):
     flags = "--algorithm em --accelerate --prior 2 --restarts 3 --seed 4 --tolerance 1e-7"
-    flags += " --max-iterations 50 --start network --keep-barren"
+    flags += " --max-iterations 50 --start network --keep-barren --l2 0.5 --pseudo-count 1 --names names.txt"
     flags += " --no-decompose --missing-token ? --missing-token a,b --weight n --overwrite --json"
     result = invoke("learn", "net.bif", "one.parquet", "two.parquet", "--output", tmp_path, *flags.split())
     assert result.exit_code == 0, result.output
@@ -156,6 +159,9 @@ def test_learn_passes_every_flag(learned, tmp_path):
         "network": "net.bif",
         "data": ["one.parquet", "two.parquet"],
         "algorithm": "em",
+        "l2": 0.5,
+        "pseudo_count": 1.0,
+        "names": "names.txt",
         "prior": 2.0,
         "damping": 0.5,
         "accelerate": True,
