@@ -392,7 +392,9 @@ def test_ctrl_c_during_the_start_of_a_cluster_is_one_line_too(tmp_path, chain, r
     assert "Traceback" not in err
     # A fast machine may be done by then.
     assert process.returncode in (0, 130), err
-    assert (tmp_path / "out").exists() == (process.returncode == 0)
+    # Interrupted while the cluster closes, the output is there; whenever it is, it is whole.
+    assert (tmp_path / "out" / "report.json").exists() == (tmp_path / "out").exists()
+    assert (tmp_path / "out").exists() or process.returncode == 130
 
 
 def test_a_reader_that_goes_away_is_no_matter(tmp_path, chain):
