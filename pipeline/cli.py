@@ -481,3 +481,7 @@ def _show(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.6f}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()

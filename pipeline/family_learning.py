@@ -125,16 +125,22 @@ class FamilyLearning:
         return Outcome(learned, expected, log_likelihood, records, unlearnable, report)
 
 
-def start_parameters(network: Network, sub_network: SubNetwork) -> NDArray[np.float64]:
-    """The network's own parameters in a sub-network's layout; rows rounded in print are made to sum to one."""
+def start_parameters(
+    network: Network, sub_network: SubNetwork, need: str = "give a network with parameters, or start at random"
+) -> NDArray[np.float64]:
+    """The network's own parameters in a sub-network's layout; rows rounded in print are made to sum to one.
+
+    Raises
+    ------
+    BadInputError
+        It has none; the message ends with what is needed.
+    """
     number = {v: i for i, v in enumerate(network.variables)}
     parts = []
     for name in sub_network.component:
         table = network.tables[number[name]]
         if table is None:
-            raise BadInputError(
-                f"network {network.name} has no table for {name!r}: give a network with parameters, or start at random"
-            )
+            raise BadInputError(f"network {network.name} has no table for {name!r}: {need}")
         parts.append((table / table.sum(axis=-1, keepdims=True)).ravel())
     return np.concatenate(parts)
 

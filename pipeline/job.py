@@ -180,6 +180,10 @@ def make_job(settings: Mapping[str, Any], spell: Callable[[str], str] = str) -> 
         raise BadInputError(f"{spell('prior')} and {spell('prior_file')} exclude each other: the file has a default")
     if values.get("accelerate") and values.get("algorithm", "em") not in ("em", "auto"):
         raise BadInputError(f"{spell('accelerate')}: expected {spell('algorithm')} em, found {values['algorithm']!r}")
+    if "damping" in values and values.get("algorithm", "em") not in ("edml", "hybrid"):
+        raise BadInputError(
+            f"{spell('damping')}: expected {spell('algorithm')} edml or hybrid, found {values.get('algorithm', 'em')!r}"
+        )
     return Job(**values)
 
 
@@ -199,7 +203,7 @@ def read_job(path: str | os.PathLike[str]) -> Job:
     """
     path = Path(path)
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as cause:
         raise BadInputError(f"cannot read the job {path}: {cause.strerror}") from cause
     except UnicodeDecodeError as cause:

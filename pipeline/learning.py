@@ -69,7 +69,7 @@ def learn(
         variable a number, or exponents in the shape of its states or of its table, other variables' being 1; or a
         file, see `pipeline.priors`.
     damping : float
-        Of EDML's and the hybrid's updates, above 0 and at most 1, which is none.
+        Of EDML's and the hybrid's updates, the share of the old parameters kept at first: from 0 to below 1.
     accelerate : bool
         EM with quasi-Newton steps in between, kept only where they gain what EM is sure to gain: a few times to a
         hundred times fewer iterations where EM is slow.

@@ -284,16 +284,21 @@ class MarkovLearning:
         return Outcome(learned, tuple(expected), log_likelihood, records, {}, report, solution.log_z)
 
 
-def start_potentials(network: MarkovNetwork) -> NDArray[np.float64]:
-    """The network's own log potentials, shape (n_parameters,)."""
+def start_potentials(
+    network: MarkovNetwork, need: str = "give a network with potentials, or start at random"
+) -> NDArray[np.float64]:
+    """The network's own log potentials, shape (n_parameters,).
+
+    Raises
+    ------
+    BadInputError
+        It has none; the message ends with what is needed.
+    """
     parts = []
     for f in network.learnable:
         table = network.tables[f]
         if table is None:
-            raise BadInputError(
-                f"network {network.name} has no table for {network.describe(f)}: give a network with potentials, or "
-                "start at random"
-            )
+            raise BadInputError(f"network {network.name} has no table for {network.describe(f)}: {need}")
         with np.errstate(divide="ignore"):
             parts.append(np.log(table).ravel())
     return np.concatenate(parts)

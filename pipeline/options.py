@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.job import ALGORITHMS
+from pipeline.priors import check_exponent
 from tasks.errors import BadInputError
 
 
@@ -42,8 +44,7 @@ def make_options(**given: Any) -> Options:
     checked = dict(given)
     # A file or mapping needs the network.
     if isinstance(given["prior"], bool | int | float | np.number):
-        expected = "a Dirichlet exponent of at least 1 (1 is maximum likelihood)"
-        checked["prior"] = _number("prior", given["prior"], 1.0, 1e15, expected)
+        checked["prior"] = check_exponent("prior", given["prior"])
     checked["tolerance"] = _number("tolerance", given["tolerance"], 0.0, 1.0, "a number from 0 to 1")
     checked["seed"] = _whole("seed", given["seed"], 0, 2**63)
     checked["restarts"] = _whole("restarts", given["restarts"], 1, 10**6)
@@ -52,8 +53,8 @@ def make_options(**given: Any) -> Options:
     checked["damping"] = _number("damping", given["damping"], 0.0, below_one, "a number from 0 to below 1")
     checked["l2"] = _number("l2", given["l2"], 0.0, 1e15, "a penalty of at least 0")
     checked["pseudo_count"] = _number("pseudo_count", given["pseudo_count"], 0.0, 1e15, "examples, at least 0")
-    if not isinstance(given["algorithm"], str):
-        raise BadInputError(f"algorithm: expected its name, found {given['algorithm']!r}")
+    if not isinstance(given["algorithm"], str) or given["algorithm"] not in ALGORITHMS:
+        raise BadInputError(f"algorithm: expected one of {', '.join(ALGORITHMS)}, found {given['algorithm']!r}")
     if not isinstance(given["accelerate"], bool):
         raise BadInputError(f"accelerate: expected True or False, found {given['accelerate']!r}")
     if given["start"] not in ("random", "network"):

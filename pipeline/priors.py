@@ -37,6 +37,8 @@ from tasks.errors import BadInputError
 from tasks.subnetwork import SubNetwork
 
 EXPECTED = "a Dirichlet exponent of at least 1 (1 is maximum likelihood)"
+# A pseudo count beyond this would leave nothing of a single example's expected count: doubles have 53 bits.
+LARGEST = 1e15
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def make_prior(prior: object, network: Network) -> Prior:
         return read_prior_file(prior, network)
     if isinstance(prior, Mapping):
         return _make("prior", 1.0, prior, network, _plain(prior))
-    number = _exponent("prior", prior)
+    number = check_exponent("prior", prior)
     return Prior(number, {}, number)
 
 
@@ -96,25 +98,30 @@ def read_prior_file(path: str | os.PathLike[str], network: Network) -> Prior:
     file = Path(path)
     kind = "JSON" if file.suffix.lower() == ".json" else "TOML"
     try:
-        text = file.read_text(encoding="utf-8")
-        document = json.loads(text) if kind == "JSON" else tomllib.loads(text)
+        # Some editors begin a file with a byte order mark.
+        text = file.read_text(encoding="utf-8-sig")
+        document = json.loads(text, object_pairs_hook=_once) if kind == "JSON" else tomllib.loads(text)
     except OSError as cause:
-        raise BadInputError(f"cannot read the prior file {file}: {cause.strerror}") from cause
+        raise BadInputError(f"cannot read the prior file {path}: {cause.strerror}") from cause
     except UnicodeDecodeError as cause:
         line = cause.object[: cause.start].count(b"\n") + 1
-        raise BadInputError(f"prior file {file}: not UTF-8 text (at line {line})") from cause
-    except ValueError as cause:
-        raise BadInputError(f"prior file {file}: not {kind}: {cause}") from cause
-    where = f"prior file {file}"
+        raise BadInputError(f"prior file {path}: not UTF-8 text (at line {line})") from cause
+    except (ValueError, RecursionError) as cause:
+        raise BadInputError(f"prior file {path}: not {kind}: {cause}") from cause
+    where = f"prior file {path}"
     if not isinstance(document, dict):
         raise BadInputError(f"{where}: expected the keys 'default' and 'variables', found {type(document).__name__}")
     unknown = sorted(set(document) - {"default", "variables"})
     if unknown:
         raise BadInputError(f"{where}: unknown key {unknown[0]!r}; the keys are 'default' and 'variables'")
+    if not document:
+        raise BadInputError(f"{where}: expected the key 'default' or 'variables', found neither: it says nothing")
     variables = document.get("variables", {})
     if not isinstance(variables, dict):
-        raise BadInputError(f"{where}: 'variables': expected a table of variables, found {variables!r}")
-    return _make(where, _exponent(f"{where}: 'default'", document.get("default", 1.0)), variables, network, document)
+        raise BadInputError(f"{where}: 'variables': expected a table of variables, found {_show(variables)}")
+    return _make(
+        where, check_exponent(f"{where}: 'default'", document.get("default", 1.0)), variables, network, document
+    )
 
 
 def _make(where: str, default: float, variables: Mapping[Any, Any], network: Network, written: Any) -> Prior:
@@ -138,7 +145,7 @@ def _table(where: str, given: Any, default: float, network: Network, i: int) -> 
         _fill(where, given, table, network, members)
         return table
     if isinstance(given, int | float | np.number) and not isinstance(given, bool):
-        return np.full(shape, _exponent(where, given))
+        return np.full(shape, check_exponent(where, given))
     return np.array(np.broadcast_to(_array(where, given, shape), shape))
 
 
@@ -157,10 +164,10 @@ def _fill(
         there = f"{where}, {network.variables[variable]}={key}"
         if isinstance(inner, Mapping):
             if len(members) == 1:
-                raise BadInputError(f"{there}: expected {EXPECTED}, found {dict(inner)!r}")
+                raise BadInputError(f"{there}: expected {EXPECTED}, found {_show(dict(inner))}")
             _fill(there, inner, table[k], network, members[1:])
         elif isinstance(inner, int | float | np.number) and not isinstance(inner, bool):
-            table[k] = _exponent(there, inner)
+            table[k] = check_exponent(there, inner)
         else:
             table[k] = _array(there, inner, table.shape[1:])
 
@@ -174,27 +181,58 @@ def _array(where: str, given: Any, shape: tuple[int, ...]) -> NDArray[np.float64
             raise ValueError
         array = array.astype(np.float64)
     except (ValueError, TypeError):
-        raise BadInputError(f"{where}: expected {expected if shape else EXPECTED}, found {given!r}") from None
+        raise BadInputError(f"{where}: expected {expected if shape else EXPECTED}, found {_show(given)}") from None
     if array.shape not in (shape, shape[-1:]) or not shape:
         raise BadInputError(f"{where}: expected {expected if shape else EXPECTED}, found shape {array.shape}")
-    bad = array[~(np.isfinite(array) & (array >= 1))]
+    bad = array[~(array >= 1)]
     if bad.size:
         raise BadInputError(f"{where}: expected Dirichlet exponents of at least 1, found {float(bad.flat[0])!r}")
+    if array.size and array.max() > LARGEST:
+        raise BadInputError(
+            f"{where}: expected Dirichlet exponents of at most {LARGEST:g}, found {float(array.max())!r}"
+        )
     return array
 
 
-def _exponent(where: str, given: Any) -> float:
+def check_exponent(where: str, given: Any) -> float:
+    """A single Dirichlet exponent.
+
+    Raises
+    ------
+    BadInputError
+        It is no number from 1 to `LARGEST`.
+    """
     is_number = isinstance(given, int | float | np.number) and not isinstance(given, bool)
-    if not is_number or not 1.0 <= given <= 1e15:
-        raise BadInputError(f"{where}: expected {EXPECTED}, found {given!r}")
+    if not is_number or not given >= 1:
+        raise BadInputError(f"{where}: expected {EXPECTED}, found {_show(given)}")
+    if given > LARGEST:
+        raise BadInputError(f"{where}: expected a Dirichlet exponent of at most {LARGEST:g}, found {_show(given)}")
     return float(given)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; as in TOML, no key may come twice."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} is there twice")
+        found[key] = value
+    return found
+
+
+def _show(value: Any) -> str:
+    """What was found, on one line that can be read."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def _plain(value: Any) -> Any:
     """A given prior as JSON-ready values."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
-    return value.tolist() if hasattr(value, "tolist") else list(value) if isinstance(value, tuple) else value
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value if isinstance(value, bool | int | float | str) else np.asarray(value).tolist()
 
 
 def prior_arrays(prior: Prior, network: Network, sub_network: SubNetwork) -> NDArray[np.float64]:

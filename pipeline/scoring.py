@@ -24,6 +24,8 @@ from tasks.errors import BadInputError, ImpossibleDataError
 from tasks.markov_graph import Graph
 from tasks.markov_terms import make_model, scaled
 
+NEED = "a score needs a network with parameters"
+
 
 @dataclass(frozen=True)
 class Score:
@@ -135,7 +137,7 @@ def own_parameters(job: Job) -> list[NDArray[np.float64]]:
     """The network's own parameters by sub-network, a Markov random field's potentials scaled to at most one."""
     sub_networks = job.decomposition.sub_networks
     if not isinstance(job.network, MarkovNetwork):
-        return [start_parameters(job.network, s) for s in sub_networks]
+        return [start_parameters(job.network, s, NEED) for s in sub_networks]
     theta, graph = _potentials(job.network)
     number = {f: k for k, f in enumerate(job.network.learnable)}
     return [
@@ -153,7 +155,7 @@ def log_partition(job: Job, executor: Executor) -> float:
 
 
 def _potentials(network: MarkovNetwork) -> tuple[NDArray[np.float64], Graph]:
-    theta, _ = scaled(start_potentials(network), network.graph.bases)
+    theta, _ = scaled(start_potentials(network, NEED), network.graph.bases)
     return theta, network.graph
 
 

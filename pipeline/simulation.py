@@ -227,7 +227,7 @@ def _hidden(model: AnyNetwork, hidden: float | str | Sequence[str], seed: int) -
 
 def _sampler(model: AnyNetwork) -> Sampler:
     if isinstance(model, MarkovNetwork):
-        theta, _ = scaled(start_potentials(model), model.graph.bases)
+        theta, _ = scaled(start_potentials(model, "nothing can be drawn from it"), model.graph.bases)
         allowed = make_executor().allowed_bytes
         return field_sampler(make_model(model.graph, plan_model(model.graph, allowed), allowed), theta)
     tables: list[NDArray[np.float64]] = []

@@ -126,7 +126,8 @@ def _edml(theta, complete, prior, bases, child_cardinalities, set_ptr, tolerance
             for s in range(n_sets):
                 for x in range(set_ptr[s], set_ptr[s + 1]):
                     part = share if is_open[s] or retreats > 0 else 1.0
-                    theta[x] = here[x] + part * way[x] if part < 1.0 else here[x] + way[x]
+                    # All the way is the optimum itself: a sum would lose what is small beside the old parameter.
+                    theta[x] = here[x] + part * way[x] if part < 1.0 else rival[x]
                     theta[x] = max(theta[x], 0.0)
             if hybrid:
                 break

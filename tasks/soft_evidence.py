@@ -19,6 +19,8 @@ RIDGE = 1e-7
 # A Newton step this small, and small beside every parameter, squares its error below 1e-10: the last one.
 LAST_STEP, LAST_SHARE = 1e-7, 1e-3
 MAX_STEPS = 200
+# Of curvatures: the smallest normal double.
+SMALLEST = float(np.finfo(np.float64).tiny)
 
 
 @kernel
@@ -121,6 +123,11 @@ def _newton_step(theta, slope, bend, free, step, factor, work):
     for x in range(k):
         if free[x]:
             floor = max(floor, 1e-12 * bend[x, x])
+    if floor < SMALLEST:
+        # Votes that weigh so little beside one example that their curvature is no number: they move nothing.
+        for x in range(k):
+            step[x] = 0.0
+        return
     while True:
         # Cholesky of the free rows; u = K⁻¹ g in `step`, v = K⁻¹ 1 in `work`.
         for x in range(k):

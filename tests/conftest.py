@@ -5,7 +5,9 @@ import os
 import pytest
 from hypothesis import settings
 
+import pipeline.solving
 from pipeline.execution import LocalExecutor
+from tests.oracle import as_table, incomplete_data
 
 # Loading kernels and a busy machine make single examples slow now and then; what is tested does not depend on time.
 # The same examples every run: a failure can be repeated, and a run says the same as the one before.
@@ -25,3 +27,24 @@ def threads(monkeypatch):
         return executor
 
     return use
+
+
+@pytest.fixture(scope="session")
+def giant():
+    """One sub-network of several blocks of instances."""
+    network, start, rows = incomplete_data(71, 9, 6000, max_states=4)
+    return network, start, as_table(network, rows)
+
+
+@pytest.fixture
+def splits(monkeypatch):
+    """How many slices each split sub-network had."""
+    counted: list[int] = []
+    real = pipeline.solving._iterate
+
+    def counting(executor, slices, *rest):
+        counted.append(len(slices))
+        return real(executor, slices, *rest)
+
+    monkeypatch.setattr(pipeline.solving, "_iterate", counting)
+    return counted

@@ -16,7 +16,7 @@ from tasks.projection import Counts, project
 from tasks.reading import read_partition
 from tasks.scopes import pack_scopes
 from tasks.solving import prepare, random_start
-from tests.benchmarks import decomposition, reading, scaling
+from tests.benchmarks import acceleration, decomposition, race, reading, scaling
 
 ROWS = 4096
 # Cases that speed is judged by: a fifth of the variables half missing, a tenth of all entries, a fifth hidden.
@@ -86,3 +86,25 @@ def test_against_pyagrum_runs():
 def test_chain_is_learned():
     found = scaling.time_chain(50, rows=500)
     assert found["sub_networks"] == 40
+
+
+def test_race_runs():
+    found = race.main(["asia"], 1, 7, 30)
+    # No start that stays can end above the best of all.
+    assert all((losses >= 0).all() and times >= 1 for losses, times in found.values())
+
+
+def test_races_on_paths_that_cross():
+    """The winner begins last: halving drops it at 1 and keeps it at 2."""
+    paths = [np.array(p, float) for p in ([-9, -5, -4.9], [-9, -6, -3, -2], [-9, -7, -6], [-9, -8, -7])]
+    assert race.halving(paths, (1,)) == ([0, 1], 4 + 1 + 2)
+    paths[1][1] = -7.5
+    assert race.halving(paths, (1,)) == ([0, 2], 4 + 1 + 1)
+    assert race.halving(paths, (2,))[0] == [1, 0]
+    assert race.dropping_the_slow(paths, (2,), 0.1)[0] == [1]
+
+
+def test_acceleration_runs():
+    found = acceleration.main(["asia"], 2, 2.0, 1e-4, 500, datasets=2, n_rows=300)
+    assert len(found) >= 4
+    assert sum(acceleration.shares(found)) == pytest.approx(1)

@@ -10,7 +10,7 @@ import pipeline
 from pipeline import learn
 from pipeline.cli import main
 from pipeline.job import ALGORITHMS, Job, read_job
-from tasks import solving
+from tasks import markov_solving, solving
 from tasks.errors import BadInputError
 from tests.oracle import as_table, incomplete_data
 
@@ -23,7 +23,7 @@ def data(seed=28, n=6, rows=80, kind="partly"):
 
 
 def test_the_command_line_knows_the_same_algorithms():
-    assert ALGORITHMS == solving.ALGORITHMS
+    assert set(ALGORITHMS) == {*solving.ALGORITHMS, *markov_solving.MARKOV_ALGORITHMS}
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,40 @@ def test_decomposed_and_undecomposed_em_reach_the_same_likelihood():
         assert ends[0] == pytest.approx(ends[1], rel=1e-9)
 
 
-def test_other_algorithms_are_never_split(threads):
-    network, _, table = data(7, 6, 3000, "at random")
-    one = learn(network, table, accelerate=True, max_iterations=30)
+@pytest.mark.parametrize(
+    "options",
+    [{"accelerate": True}, {"algorithm": "edml"}, {"algorithm": "hybrid"}, {"algorithm": "gradient"}],
+    ids=["accelerate", "edml", "hybrid", "gradient"],
+)
+def test_other_algorithms_are_never_split(giant, threads, splits, options):
+    network, _, table = giant
+    threads(1)
+    one = learn(network, table, max_iterations=3, decompose=False, **options)
     threads(2, overhead=0.0)
-    two = learn(network, table, accelerate=True, max_iterations=30)
+    two = learn(network, table, max_iterations=3, decompose=False, **options)
+    assert splits == []
     for a, b in zip(one.learned.tables, two.learned.tables, strict=True):
         assert np.array_equal(a, b)
+    # Plain EM on the same data is.
+    learn(network, table, max_iterations=1, decompose=False)
+    assert splits == [2]
+
+
+@pytest.mark.parametrize("algorithm", ["em", "edml", "hybrid"])
+@pytest.mark.parametrize("decompose", [True, False])
+def test_a_weight_column_with_fractions(algorithm, decompose):
+    """Quarters of rows and, with four times the pseudo counts, rows written out as often."""
+    network, start, raw = incomplete_data(31, 6, 60, "partly")
+    quarters = [(1, 2, 3, 7)[i % 4] for i in range(len(raw))]
+    options = {"algorithm": algorithm, "decompose": decompose, "start": "network", "max_iterations": 20}
+    weighted = as_table(network, raw, w=[q / 4 for q in quarters])
+    one = learn(start, weighted, weight="w", prior=1.5, **options)
+    repeated = as_table(network, [row for row, q in zip(raw, quarters, strict=True) for _ in range(q)])
+    four = learn(start, repeated, prior=3.0, **options)
+    assert one.report["total_weight"] == len(repeated) / 4
+    assert 4 * one.log_likelihood == pytest.approx(four.log_likelihood, rel=1e-11)
+    for a, b in zip(one.learned.tables, four.learned.tables, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9)
 
 
 def test_the_spread_of_optima():
@@ -83,7 +110,10 @@ def test_the_spread_of_optima():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"algorithm": "EM"}, "algorithm: expected one of em, edml, hybrid, gradient, cg, found 'EM'"),
+        (
+            {"algorithm": "EM"},
+            "algorithm: expected one of auto, em, edml, hybrid, gradient, cg, lbfgs, ipf, closed-form, found 'EM'",
+        ),
         ({"algorithm": "cg", "accelerate": True}, "accelerate: expected algorithm 'em', .*, found 'cg'"),
         ({"accelerate": 1}, "accelerate: expected True or False, found 1"),
         ({"damping": -0.5}, "damping: expected a number from 0 to below 1, found -0.5"),
@@ -101,9 +131,14 @@ def test_nonsense(options, message):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--algorithm magic", "--algorithm: expected one of em, edml, hybrid, gradient, cg, found 'magic'"),
+        (
+            "--algorithm magic",
+            "--algorithm: expected one of auto, em, edml, hybrid, gradient, cg, lbfgs, ipf, closed-form, found 'magic'",
+        ),
         ("--algorithm cg --accelerate", "--accelerate: expected --algorithm em, found 'cg'"),
         ("--damping 1", "--damping: expected a number from 0 to below 1, found 1"),
+        ("--damping 0.3", "--damping: expected --algorithm edml or hybrid, found 'em'"),
+        ("--damping 0.3 --algorithm cg", "--damping: expected --algorithm edml or hybrid, found 'cg'"),
         ("--damping nan", "--damping: expected a number from 0 to below 1, found nan"),
         ("--prior 2 --prior-file p.toml", "--prior and --prior-file exclude each other"),
         ("--prior-file nowhere.toml", "cannot read the prior file nowhere.toml: No such file"),

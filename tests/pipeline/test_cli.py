@@ -125,7 +125,10 @@ def test_learn_passes_the_defaults_and_starts_no_cluster(learned, tmp_path):
     assert call == {
         "network": "alarm",
         "data": "data",
-        "algorithm": "em",
+        "algorithm": "auto",
+        "l2": 0.0,
+        "pseudo_count": 0.0,
+        "names": None,
         "prior": 1.0,
         "damping": 0.5,
         "accelerate": False,
@@ -145,8 +148,8 @@ def test_learn_passes_the_defaults_and_starts_no_cluster(learned, tmp_path):
 
 
 def test_learn_passes_every_flag(learned, tmp_path):
-    flags = "--algorithm em --damping 0.25 --accelerate --prior 2 --restarts 3 --seed 4 --tolerance 1e-7"
-    flags += " --max-iterations 50 --start network --keep-barren"
+    flags = "--algorithm em --accelerate --prior 2 --restarts 3 --seed 4 --tolerance 1e-7"
+    flags += " --max-iterations 50 --start network --keep-barren --l2 0.5 --pseudo-count 1 --names names.txt"
     flags += " --no-decompose --missing-token ? --missing-token a,b --weight n --overwrite --json"
     result = invoke("learn", "net.bif", "one.parquet", "two.parquet", "--output", tmp_path, *flags.split())
     assert result.exit_code == 0, result.output
@@ -156,8 +159,11 @@ def test_learn_passes_every_flag(learned, tmp_path):
         "network": "net.bif",
         "data": ["one.parquet", "two.parquet"],
         "algorithm": "em",
+        "l2": 0.5,
+        "pseudo_count": 1.0,
+        "names": "names.txt",
         "prior": 2.0,
-        "damping": 0.25,
+        "damping": 0.5,
         "accelerate": True,
         "restarts": 3,
         "seed": 4,
@@ -386,7 +392,9 @@ def test_ctrl_c_during_the_start_of_a_cluster_is_one_line_too(tmp_path, chain, r
     assert "Traceback" not in err
     # A fast machine may be done by then.
     assert process.returncode in (0, 130), err
-    assert (tmp_path / "out").exists() == (process.returncode == 0)
+    # Interrupted while the cluster closes, the output is there; whenever it is, it is whole.
+    assert (tmp_path / "out" / "report.json").exists() == (tmp_path / "out").exists()
+    assert (tmp_path / "out").exists() or process.returncode == 130
 
 
 def test_a_reader_that_goes_away_is_no_matter(tmp_path, chain):
@@ -408,6 +416,14 @@ def test_both_commands_are_installed(tmp_path):
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.count("\n") == 1
         assert done.stderr.startswith("error: Missing argument 'DATA")
+
+
+def test_the_module_is_the_command_too(tmp_path):
+    """`python -m` did nothing, and said so with status 0."""
+    start = [sys.executable, "-m", "pipeline.cli", "learn", "alarm"]
+    done = subprocess.run(start, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: Missing argument 'DATA")
 
 
 def test_demo(tmp_path, monkeypatch, capsys):

@@ -79,6 +79,11 @@ def test_a_sub_network_without_exponents_of_its_own_needs_no_array():
         ({"bb": 2}, "network n has no variable 'bb'; did you mean 'b'"),
         ({"b": {"maybe": 2}}, r"variable 'b': expected states of 'a' \(no, yes\), found 'maybe'"),
         ({"b": {"yes": {"w": 2}}}, r"variable 'b', a=yes: expected states of 'b' \(x, y, z\), found 'w'"),
+        (2e15, r"prior: expected a Dirichlet exponent of at most 1e\+15, found 2000000000000000\.0"),
+        ({"a": [1, 1e300]}, r"variable 'a': expected Dirichlet exponents of at most 1e\+15, found 1e\+300"),
+        ({"a": float("inf")}, r"variable 'a': expected a Dirichlet exponent of at most 1e\+15, found inf"),
+        (np.ones((3, 4)), r"prior: expected a Dirichlet exponent of at least 1 .*, found array\(\[\[1\."),
+        ({"b": list("abc" * 90)}, r"variable 'b': expected exponents .*, found \['a', 'b', .*…$"),
         ({"a": {"yes": [1]}}, "variable 'a', a=yes: expected a Dirichlet exponent of at least 1"),
         ({"a": {"yes": {"no": 1}}}, "variable 'a', a=yes: expected a Dirichlet exponent of at least 1"),
     ],
@@ -99,11 +104,29 @@ def test_nonsense(prior, message):
         ("a = 2.0", "p.toml", "unknown key 'a'; the keys are 'default' and 'variables'"),
         ("variables = 2", "p.toml", "'variables': expected a table of variables, found 2"),
         ("[variables]\na = 0", "p.toml", "variable 'a': expected a Dirichlet exponent"),
+        ("", "p.toml", "expected the key 'default' or 'variables', found neither: it says nothing"),
+        ("{}", "p.json", "expected the key 'default' or 'variables', found neither: it says nothing"),
+        ('{"default": 2, "default": 3}', "p.json", "not JSON: the key 'default' is there twice"),
+        ('{"variables": {"a": 2, "a": 3}}', "p.json", "not JSON: the key 'a' is there twice"),
+        ("[" * 100_000, "p.json", "not JSON: .*recursion"),
+        ("default = " + "[" * 100_000, "p.toml", "not TOML: .*recursion"),
     ],
 )
 def test_files_that_make_no_sense(tmp_path, text, name, message):
     with pytest.raises(BadInputError, match=message):
         make_prior(write(tmp_path, text, name), NETWORK)
+
+
+def test_a_byte_order_mark_is_no_matter(tmp_path):
+    for text, name in (("default = 2.0", "p.toml"), ('{"default": 2.0}', "p.json")):
+        assert read_prior_file(write(tmp_path, "\ufeff" + text, name), NETWORK).default == 2.0
+
+
+def test_what_was_given_can_be_reported():
+    """Numbers of every kind, nested: the report is JSON."""
+    given = {"a": [np.int64(2), np.float32(3)], "b": {"yes": (np.int32(1), 2, 3), "no": np.array([1, 2, 3])}}
+    written = make_prior(given, NETWORK).written
+    assert json.loads(json.dumps(written)) == {"a": [2, 3.0], "b": {"yes": [1, 2, 3], "no": [1, 2, 3]}}
 
 
 def test_files_that_cannot_be_read(tmp_path):
@@ -132,11 +155,14 @@ def test_learn_with_exponents_by_variable(decompose):
     np.testing.assert_allclose(one.learned.tables[0], counts / counts.sum(axis=-1, keepdims=True), rtol=1e-14)
 
 
-def test_the_split_path_uses_it_too(threads):
-    network, _, rows = incomplete_data(7, 6, 3000, "at random")
-    table, prior = as_table(network, rows), {network.variables[1]: 3.0, network.variables[2]: 2.0}
-    whole = learn(network, table, prior=prior, max_iterations=4)
+def test_the_split_path_uses_it_too(giant, threads, splits):
+    network, _, table = giant
+    prior = {network.variables[1]: 3.0, network.variables[2]: 2.0}
+    threads(1)
+    whole = learn(network, table, prior=prior, max_iterations=4, decompose=False)
+    assert splits == []
     threads(2, overhead=0.0)
-    split = learn(network, table, prior=prior, max_iterations=4)
+    split = learn(network, table, prior=prior, max_iterations=4, decompose=False)
+    assert splits == [2]
     for a, b in zip(whole.learned.tables, split.learned.tables, strict=True):
         assert np.array_equal(a, b)

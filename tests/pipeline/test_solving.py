@@ -73,27 +73,6 @@ def test_nothing_to_share_out():
 # --- split ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def giant():
-    """One sub-network of several blocks of instances."""
-    network, start, rows = incomplete_data(71, 9, 6000, max_states=4)
-    return network, start, as_table(network, rows)
-
-
-@pytest.fixture
-def splits(monkeypatch):
-    """How many slices each split sub-network had."""
-    counted: list[int] = []
-    real = pipeline.solving._iterate
-
-    def counting(executor, slices, *rest):
-        counted.append(len(slices))
-        return real(executor, slices, *rest)
-
-    monkeypatch.setattr(pipeline.solving, "_iterate", counting)
-    return counted
-
-
 def same(a, b):
     assert all(np.array_equal(x, y) for x, y in zip(a.learned.tables, b.learned.tables, strict=True))
     assert all(np.array_equal(x, y) for x, y in zip(a.expected_counts, b.expected_counts, strict=True))

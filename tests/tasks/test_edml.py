@@ -399,6 +399,92 @@ def tables_of(s, network, solution):
     return tuple(parts[n].reshape(t.shape) for n, t in zip(network.variables, network.tables, strict=True))
 
 
+# --- fractional weights --------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 10**6), st.sampled_from(INCOMPLETE), st.sampled_from([1.0, 1.5]), st.booleans(), st.booleans())
+@settings(max_examples=30)
+def test_fractional_weights_are_rows_repeated(seed, kind, prior, drop_barren, hybrid):
+    """Quarters of an example, and four times the pseudo counts' rows: every iteration is the same."""
+    network, start, rows = incomplete_data(seed, 5, 30, kind)
+    rng = random.Random(seed)
+    quarters = [rng.choice([0, 1, 2, 3, 6, 9]) for _ in rows]
+    quarters[0] = 1
+    weighted = problem_of(network, rows, [q / 4 for q in quarters], drop_barren)
+    if weighted.evidence is None:
+        return
+    # Rows of weight zero stay: they too say which variables may be missing.
+    repeated = [row for row, q in zip(rows, quarters, strict=True) for _ in range(q)]
+    zero = [row for row, q in zip(rows, quarters, strict=True) if not q]
+    counted = problem_of(network, repeated + zero, [1] * len(repeated) + [0] * len(zero), drop_barren)
+    theta = flat(weighted.sub_network, start)
+    one = run(weighted, theta, prior, 0.0, 25, hybrid=hybrid)[0]
+    four = run(counted, theta, 1 + 4 * (prior - 1), 0.0, 25, hybrid=hybrid)[0]
+    np.testing.assert_allclose(one.theta, four.theta, atol=1e-9)
+    np.testing.assert_allclose(4 * one.expected, four.expected, rtol=1e-8, atol=1e-9)
+    assert len(one.log_posterior) == len(four.log_posterior)
+    np.testing.assert_allclose(4 * one.log_posterior, four.log_posterior, rtol=1e-11)
+    # And what is said of the parameters is what enumeration says of them.
+    s = weighted.sub_network
+    learned = Network(network.name, network.variables, network.states, network.parents, tables_of(s, network, one))
+    weights = [q / 4 for q in quarters]
+    assert one.log_likelihood[-1] == pytest.approx(oracle.log_likelihood(learned, rows, weights), rel=1e-9, abs=1e-9)
+    counts = oracle.expected_counts(learned, rows, weights, drop_barren)
+    np.testing.assert_allclose(one.expected, flat(s, learned, counts), rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("scale", [2.0**-20, 2.0**20])
+def test_the_unit_of_weights_is_no_matter(scale, hybrid):
+    """By a power of two nothing is rounded: to the last bit the same parameters, of millionths or of millions."""
+    network, start, rows = incomplete_data(11, 6, 60, "at random")
+    rng = random.Random(11)
+    weights = [rng.random() for _ in rows]
+    found = []
+    for by in (1.0, scale):
+        problem = problem_of(network, rows, [w * by for w in weights])
+        theta = flat(problem.sub_network, start)
+        found.append(run(problem, theta, 1 + by / 2, 0.0, 15, hybrid=hybrid)[0])
+    assert np.array_equal(found[0].theta, found[1].theta)
+    np.testing.assert_allclose(found[0].log_posterior * scale, found[1].log_posterior, rtol=1e-12)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_weights_far_apart(hybrid):
+    """Rows of a billionth of an example beside rows of a thousand millions: stationary all the same."""
+    network, start, rows = incomplete_data(5, 5, 40, "partly")
+    weights = [(1e-9, 1.0, 1e9)[i % 3] for i in range(len(rows))]
+    problem = problem_of(network, rows, weights)
+    s = problem.sub_network
+    solution, status, _ = run(problem, flat(s, start), 2.0, 1e-10, hybrid=hybrid)
+    assert status == CONVERGED
+    learned = Network(network.name, network.variables, network.states, network.parents, tables_of(s, network, solution))
+    again = oracle.maximise(learned, oracle.expected_counts(learned, rows, weights, drop_barren=True), 2.0)
+    np.testing.assert_allclose(flat(s, again), solution.theta, atol=1e-8)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_a_row_beside_a_heavy_one(hybrid):
+    """The optimum of a set, 1e-18 here, is lost in a sum with the parameter it replaces: that made rows impossible."""
+    half = np.full(2, 0.5)
+    tables = (half, np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[0.6, 0.4], [0.2, 0.8]]))
+    network = Network("chain", ("a", "b", "c"), (("0", "1"),) * 3, ((), (0,), (1,)), tables)
+    problem = problem_of(network, [(0, 0, 0), (1, 1, 1), (0, -1, 0), (0, -1, 1)], [2e17, 0.1, 1.0, 1.0])
+    solution, status, _ = run(problem, flat(problem.sub_network, network), tolerance=1e-6, hybrid=hybrid)
+    assert status == CONVERGED
+    np.testing.assert_allclose(solution.theta[:2], [1.0, 5e-19], rtol=1e-9)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_weights_at_the_end_of_a_doubles_range(hybrid):
+    """The curvature of votes that weigh 1e-310 vanishes: no division by it."""
+    network, start, rows = incomplete_data(0, 4, 8, "at random")
+    problem = problem_of(network, rows, [1e-310] * len(rows))
+    solution, status, _ = run(problem, flat(problem.sub_network, start), tolerance=1e-6, hybrid=hybrid)
+    assert status == CONVERGED
+    assert np.isfinite(solution.theta).all()
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_map_is_what_brute_force_finds(seed, hybrid):
@@ -473,3 +559,12 @@ def test_the_benchmark_runs_small(capsys):
     outcomes = edml_against_em.main(["asia"], 1, 200, [0.25], 30, 1e6)
     assert len(outcomes["all"]) == 1
     assert "asia" in capsys.readouterr().out
+
+
+def test_the_comparison_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    file = tmp_path / "outcomes.jsonl"
+    first = edml_against_em.main(["asia"], 1, 200, [0.25], 10, 1e6, file)
+    monkeypatch.setattr(edml_against_em, "make_problem", None)
+    again = edml_against_em.main(["asia"], 1, 200, [0.25], 10, 1e6, file)
+    assert edml_against_em.line("all", again["all"]) == edml_against_em.line("all", first["all"])
+    assert len(file.read_text().splitlines()) == len(again["all"]) == 1
