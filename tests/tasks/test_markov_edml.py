@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.markov_edml import run_edml
+from tasks.markov_edml import run_edml, solve_term
 from tasks.markov_em import moment_error
-from tasks.markov_terms import Penalty
+from tasks.markov_terms import DataTerm, Penalty
 from tasks.markov_votes import collect_votes
-from tests.oracle import FIELD_KINDS, Enumeration, incomplete_field, local_terms, make_field
+from tasks.projection import Counts
+from tests.oracle import FIELD_KINDS, Enumeration, field_pieces, incomplete_field, local_terms, make_field
 
 # Thesis, section 5.5: D#(a, b, c), D#(a, b, c-bar), ...
 COUNTS = {
@@ -129,3 +130,17 @@ def test_any_damping_ends_at_the_same_optimum():
         for damping in (0.0, 0.3, 0.5, 0.9)
     ]
     np.testing.assert_allclose(ends, ends[0], rtol=1e-10)
+
+
+def test_a_term_without_instances_has_the_closed_form():
+    """Whether it is asked or left out: the same bits, so that where the terms are evaluated does not matter."""
+    field, rows = incomplete_field(2, 4, 50, "complete")
+    graph, whole = field.graph, local_terms(field, rows)
+    point, wanted = whole.vote(np.zeros(graph.n_parameters))
+    pieces = field_pieces(field, rows)
+    for s in pieces:
+        place = np.concatenate([np.arange(graph.bases[f], graph.bases[f + 1]) for f in s.factors])
+        term = DataTerm(s, Counts(whole.complete[place], None), None, place)
+        theta = np.ones(len(place))
+        found = solve_term(term, theta, whole.complete[place], len(rows) * point.marginals[place])
+        assert found.tobytes() == wanted[place].tobytes()
