@@ -237,6 +237,13 @@ def plan(
 )
 @click.option("--prior", type=float, help="Dirichlet exponent: 1 is maximum likelihood, 2 Laplace.  [default: 1.0]")
 @click.option("--prior-file", metavar="FILE", help="Exponents by variable or parameter, TOML or JSON.")
+@click.option(
+    "--estimator", metavar="NAME", help="exact, or of Markov random fields lap or pseudo-likelihood.  [default: exact]"
+)
+@click.option(
+    "--auxiliary", metavar="NAME", help="LAP's structure around a clique: exact, dense or pairwise.  [default: exact]"
+)
+@click.option("--on-missing", metavar="NAME", help="LAP where values are missing: refuse, or em.  [default: refuse]")
 @click.option("--l2", type=float, metavar="LAMBDA", help="Penalty on a Markov random field's log potentials.")
 @click.option("--pseudo-count", type=float, metavar="C", help="Examples spread evenly, for a Markov random field.")
 @click.option("--damping", type=float, help="Share of the old parameters that EDML keeps at first.  [default: 0.5]")
@@ -360,6 +367,9 @@ def _learn(job: Job) -> None:
             drop_barren=not job.keep_barren,
             weight=job.weight,
             missing_tokens=job.missing_token,
+            estimator=job.estimator,
+            auxiliary=job.auxiliary,
+            on_missing=job.on_missing,
             l2=job.l2,
             pseudo_count=job.pseudo_count,
             names=job.names,
