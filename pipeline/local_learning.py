@@ -84,7 +84,7 @@ def check_local(job: Job, options: Options) -> MarkovNetwork:
     if missing and options.on_missing == "refuse":
         raise BadInputError(
             f"estimator 'lap': expected complete data, found values missing of {shown}: its guarantees are for "
-            "complete data; --on-missing em runs EM inside each local problem (experimental); --estimator exact takes it"
+            "complete data; --on-missing em runs EM inside each local problem (experimental), or use --estimator exact"
         )
     if job.observability.hidden:
         shown = ", ".join(job.observability.hidden[:4])
@@ -260,6 +260,7 @@ class LocalLearning:
             for q, potentials, own in zip(solution.cliques, solution.potentials, solution.counts, strict=True):
                 read[q], counts[q] = potentials, own
                 records[q] = self._record(q, solution)
+        self._refuse_zeros(counts, read)
         eta = merge_cliques(self.system, read)
         learned, expected, log_z, log_likelihood = self._assemble(eta, self._all_counts(counts), weight)
         report = {
@@ -273,6 +274,21 @@ class LocalLearning:
             "unbounded": self._unbounded(expected),
         }
         return Outcome(learned, expected, log_likelihood, tuple(r for r in records if r), {}, report, log_z or 0.0)
+
+    def _refuse_zeros(self, counts: Sequence[NDArray[np.float64]], read: Sequence[NDArray[np.float64]]) -> None:
+        """Normalised potentials are differences of logarithms: a state without an example leaves none finite."""
+        for q, (own, potentials) in enumerate(zip(counts, read, strict=True)):
+            if np.isfinite(potentials).all():
+                continue
+            clique = self.system.cliques[q]
+            at = np.unravel_index(int(np.argmin(own)), own.shape)
+            states = ", ".join(
+                f"{self.graph.names[v]}={(self.network.states[v] or ())[k]}" for v, k in zip(clique, at, strict=True)
+            )
+            raise BadInputError(
+                f"estimator 'lap': expected every state of a clique to occur, found {own[at]:g} examples of {states}: "
+                "its potentials have no finite estimate; give --pseudo-count (1 is an example spread over all states)"
+            )
 
     def _record(self, q: int, solution: CliqueSolution) -> SubNetworkResult:
         own = self.system.cliques[q]
