@@ -15,6 +15,9 @@ from tasks.jointree import NONE, WHOLE, Floats, Jointree
 from tasks.kernel import kernel
 from tasks.model_term import own_marginal, receive, upward
 
+# Moments below this are taken for it: a ratio to what a double can hardly tell from zero would be infinite.
+SMALLEST = 1e-290
+
 
 @kernel
 def _sweep(theta, targets, ratio, tables, messages, scales, products, factor, bases, tour, arrays):
@@ -46,7 +49,7 @@ def _sweep(theta, targets, ratio, tables, messages, scales, products, factor, ba
                 for x in range(bases[f], bases[f + 1]):
                     now = ratio[x]
                     error = max(error, abs(now - targets[x]))
-                    ratio[x] = targets[x] / now if now > 0.0 else 0.0
+                    ratio[x] = targets[x] / max(now, SMALLEST)
                     theta[x] *= ratio[x]
                 for g in range(belief.shape[0]):
                     belief[g] *= ratio[look[g]]
