@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.execution import Executor
-from pipeline.graph import DataPass
+from pipeline.graph import DataPass, data_pass
 from pipeline.impossible import in_words
 from pipeline.markov import MarkovNetwork
 from pipeline.markov_stages import (
@@ -191,7 +191,7 @@ class MarkovLearning:
 
     def __init__(self, job: Job, executor: Executor, options: Options) -> None:
         assert isinstance(job.network, MarkovNetwork)
-        self.job, self.executor, self.network = job, executor, job.network
+        self.job, self.executor, self.network, self.options = job, executor, job.network, options
         if options.accelerate:
             raise BadInputError("accelerate: expected a Bayesian network, the only kind it is for; lbfgs is fast here")
         if options.prior != 1.0:
@@ -214,6 +214,18 @@ class MarkovLearning:
         self.written: Mapping[str, Any] = {
             "algorithm": algorithm, "l2": options.l2, "pseudo_count": options.pseudo_count, "damping": options.damping,
         }  # fmt: skip
+
+    def data_pass(self, reading: Reading) -> DataPass:
+        """Wire the data pass."""
+        return data_pass(
+            self.job.dataset,
+            reading,
+            self.job.decomposition.sub_networks,
+            self.job.groups,
+            self.options.drop_barren,
+            not self.options.decompose,
+            self.executor.allowed_bytes,
+        )
 
     def solve(
         self,

@@ -155,7 +155,9 @@ def make_auxiliary(system: CliqueSystem, q: int, kind: str) -> Auxiliary:
     inside = set(variables)
     own = set(system.cliques[q])
     rest = tuple(v for v in variables if v not in own)
-    within = [tuple(sorted(system.cliques[c])) for c in system.meeting(variables) if inside.issuperset(system.cliques[c])]
+    within = [
+        tuple(sorted(system.cliques[c])) for c in system.meeting(variables) if inside.issuperset(system.cliques[c])
+    ]
     if kind == "exact":
         scopes = within + [tuple(sorted(t)) for t in outside_neighbours(system, variables)]
     elif kind == "dense":
@@ -210,9 +212,7 @@ def slots(chosen: Sequence[int], n: int) -> tuple[slice | int, ...]:
     return tuple(slice(1, None) if k in chosen else 0 for k in range(n))
 
 
-def read_off(
-    clique: Scope, scopes: Sequence[Scope], tables: Sequence[NDArray[np.float64]]
-) -> NDArray[np.float64]:
+def read_off(clique: Scope, scopes: Sequence[Scope], tables: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Normalised potentials of a clique from an auxiliary field's log potentials.
 
     Parameters
@@ -246,7 +246,8 @@ def read_off(
         for chosen in subsets(len(shared)):
             part = values[slots(chosen, len(shared))]
             order = sorted(range(len(chosen)), key=lambda k: axes[chosen[k]])
-            out[slots([axes[k] for k in chosen], len(clique))] += part.transpose(order)
+            with np.errstate(invalid="ignore"):
+                out[slots([axes[k] for k in chosen], len(clique))] += part.transpose(order)
     return out
 
 
