@@ -73,6 +73,7 @@ def fake_result(converged=True):
         report={
             "rows": 10,
             "log_likelihood": -12.5,
+            "settings": {"algorithm": "em"},
             "log_likelihood_per_row": -1.25,
             "iterations": 4,
             "unlearnable": {"a": 2},
