@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 # The matrix of all pairs' counts, in bytes a pair of states: a merge holds eight and its sum, a count six at its end.
 PAIR_BYTES = 80
+# EM's starts where values are missing, the first at the pairs' own parameters. That one alone may end low: on the
+# mushroom table, where whole kinds lack a column, 388 nats below a random start's end.
+STARTS = 5
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,8 @@ def learn_structure(
     -------
     StructureResult
         A forest where mutual information is zero. With missing values each pair is counted over the rows that observe
-        both, and the parameters are learned by EM on the tree that this gives.
+        both, and the parameters are learned by EM on the tree that this gives, the best of five starts; `learn` with
+        the result as its network goes on from there.
 
     Raises
     ------
@@ -204,8 +208,8 @@ def learn_structure(
         # The pairs' own parameters, smoothed: EM would keep a zero for ever.
         start = Network("tree", kept, labels, parents, tuple(tree_parameters(tree, 2.0)))
         result = learn(
-            start, data, prior=exponent, start="network", weight=weight, missing_tokens=tokens, client=client,
-            progress=progress,
+            start, data, prior=exponent, restarts=STARTS, start="network", weight=weight, missing_tokens=tokens,
+            client=client, progress=progress,
         )  # fmt: skip
         assert isinstance(result.learned, Network)
         learned, log_likelihood, converged = result.learned, result.log_likelihood, result.converged

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # A larger picture says nothing to the eye, and drawing it takes minutes.
 MOST_DRAWN = 1000
 # Inches a line of text, and a letter.
-LINE, LETTER = 0.24, 0.085
+LINE, LETTER = 0.24, 0.078
 
 
 def write_structure(result: StructureResult, path: Path, overwrite: bool = False) -> None:
