@@ -364,7 +364,7 @@ def notes(report: Mapping[str, Any]) -> list[str]:
             "parameters come from EM on the tree"
         )
         if pairs["never_together"]:
-            lines.append(f"{pairs['never_together']:,} pairs are never observed together: no edge can join them")
+            lines.append(f"pairs never observed together, which no edge can join: {pairs['never_together']:,}")
     if report["constant"]:
         lines.append(f"constant, so without an edge: {_listed(report['constant'])}")
     if report["empty"]:
@@ -375,7 +375,7 @@ def notes(report: Mapping[str, Any]) -> list[str]:
             "every other without meaning anything; name the columns to take without it"
         )
     if not report["converged"]:
-        lines.append(f"EM did not converge in {report['em']['iterations']} iterations")
+        lines.append(f"EM stopped at its limit of iterations, {report['em']['iterations']:,}, before it had converged")
     return lines
 
 
