@@ -269,7 +269,10 @@ def _choose(available: tuple[str, ...], columns: Sequence[str] | None, root: str
     if columns is None:
         chosen = available
     else:
-        wanted = [columns] if isinstance(columns, str) else list(columns)
+        try:
+            wanted = [columns] if isinstance(columns, str) else list(columns)
+        except TypeError:
+            raise BadInputError(f"columns: expected names, found {columns!r}") from None
         for name in wanted:
             if name not in available:
                 raise BadInputError(f"columns: the data have no column {name!r}{_close(name, available)}")
@@ -369,6 +372,10 @@ def notes(report: Mapping[str, Any]) -> list[str]:
         lines.append(f"constant, so without an edge: {_listed(report['constant'])}")
     if report["empty"]:
         lines.append(f"without any value, so left out: {_listed(report['empty'])}")
+    if report["unlearnable"]:
+        lines.append(
+            f"no example tells of some parameters, which are uniform, of {_listed(list(report['unlearnable']))}"
+        )
     if report["nearly_unique"]:
         lines.append(
             f"nearly every row has a value of its own in {_listed(report['nearly_unique'])}: such a column is tied to "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,13 +128,16 @@ def draw(result: StructureResult) -> bytes:
         )
     sink = io.BytesIO()
     # As text, and without a date or random names: equal trees are equal files.
-    with matplotlib.rc_context({"svg.hashsalt": "dask-pgm", "svg.fonttype": "none"}):
+    with matplotlib.rc_context({"svg.hashsalt": "dask-pgm", "svg.fonttype": "none"}), warnings.catch_warnings():
+        # Whoever shows the picture has a font of their own.
+        warnings.filterwarnings("ignore", "Glyph")
         figure.savefig(sink, format="svg", metadata={"Date": None})
     return sink.getvalue()
 
 
 def _shown(name: str) -> str:
-    name = " ".join(name.split())
+    # Control characters have no place in SVG.
+    name = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(name.split()))
     return name if len(name) <= 32 else name[:31] + "…"
 
 

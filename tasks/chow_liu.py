@@ -129,15 +129,18 @@ def _information(counts, bases, information, available):
             available[i, j] = available[j, i] = total
             if i == j or total <= 0:
                 continue
+            # A power of two, so that nothing is rounded; products of weights of any size stay within a double's range.
+            scale = math.ldexp(1.0, -math.frexp(float(total))[1])
+            whole = float(total) * scale
             # N·I = Σ e φ(n / e), e the count expected of independent variables, φ(x) = x log x - x + 1: no term is
             # negative, and one is zero, not nearly so, where n·N = n_a·n_b.
             divergence = 0.0
             for a in range(block.shape[0]):
                 for b in range(block.shape[1]):
-                    product = np.float64(rows[a]) * np.float64(columns[b])
+                    product = (float(rows[a]) * scale) * (float(columns[b]) * scale)
                     if product <= 0:
                         continue
-                    excess = (np.float64(block[a, b]) * np.float64(total) - product) / product
+                    excess = ((float(block[a, b]) * scale) * whole - product) / product
                     if abs(excess) <= EQUAL:
                         continue
                     if abs(excess) < 1e-4:
@@ -147,8 +150,8 @@ def _information(counts, bases, information, available):
                         phi = 1.0
                     else:
                         phi = (1 + excess) * np.log1p(excess) - excess
-                    divergence += product / np.float64(total) * phi
-            information[i, j] = information[j, i] = divergence / np.float64(total)
+                    divergence += product * phi
+            information[i, j] = information[j, i] = divergence / (whole * whole)
 
 
 def spanning_tree(information: NDArray[np.float64], names: Sequence[str]) -> list[tuple[int, int]]:

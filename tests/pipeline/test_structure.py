@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import dask
 import dask.dataframe as dd
@@ -307,6 +308,14 @@ def test_independent_columns_make_a_forest():
     assert result.report["roots"] == ["a", "b", "c"]
 
 
+def test_states_of_rows_without_weight():
+    table = pa.table({"a": ["x", "y", "z"], "b": ["u", "v", "v"], "w": [1, 1, 0]})
+    result = learn_structure(table, weight="w", root="a")
+    assert result.learned.tables[1].tolist() == [[1, 0], [0, 1], [0.5, 0.5]]
+    assert result.report["unlearnable"] == {"b": 2}
+    assert "no example tells of some parameters, which are uniform, of b" in result.report["notes"]
+
+
 def test_columns_like_keys_are_noted():
     table = pa.table({"id": list(range(60)), "a": ["x", "y"] * 30, "b": ["u", "u", "v"] * 20})
     assert "nearly every row has a value of its own in id:" in learn_structure(table).report["notes"][0]
@@ -362,6 +371,14 @@ def test_files(tmp_path):
     with pytest.raises(BadInputError, match="out exists; name another directory, or replace it with --overwrite"):
         learn_structure(table, output=where)
     learn_structure(table, output=where, overwrite=True)
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_of_any_kind_in_the_picture(tmp_path):
+    a = pa.array(["x", "y"] * 10)
+    learn_structure(pa.table({"a\0b": a, "$x^2$": a, "木": a, "": a, "n" * 99: a}), output=tmp_path / "out")
+    texts = [e.text for e in ElementTree.parse(tmp_path / "out" / "tree.svg").iter() if e.tag.endswith("}text")]
+    assert {"a\ufffdb", "$x^2$", "木", "n" * 31 + "…"} < set(texts)
 
 
 def test_without_matplotlib(tmp_path, monkeypatch):
@@ -437,6 +454,7 @@ TABLE = pa.table({"alpha": ["x", "y"], "beta": ["u", "v"], "empty": pa.nulls(2, 
         (TABLE, {"columns": []}, "a structure needs at least two columns, found none"),
         (TABLE, {"columns": ["alpha", "bet"]}, "columns: the data have no column 'bet'; did you mean 'beta'"),
         (TABLE, {"columns": ["alpha", "w"], "weight": "w"}, "columns: the data have no column 'w'$"),
+        (TABLE, {"columns": 5}, "columns: expected names, found 5"),
         (TABLE, {"columns": ["beta", "beta"]}, "columns: 'beta' is named more than once"),
         (TABLE, {"root": "alph"}, "root: there is no column 'alph' to learn from; did you mean 'alpha'"),
         (TABLE, {"root": "w", "columns": ["alpha", "beta"]}, "root: there is no column 'w' to learn from$"),

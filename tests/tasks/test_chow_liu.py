@@ -99,6 +99,15 @@ def test_small_information_is_not_lost():
     assert information[0, 1] == pytest.approx((d / n) ** 2 / 2, rel=1e-9)
 
 
+@pytest.mark.parametrize("weight", [1e-300, 1e-9, 1, 1e300])
+def test_weights_of_any_size(weight):
+    block = np.array([[3, 1], [2, 4]])
+    counts = np.block([[np.diag(block.sum(axis=1)), block], [block.T, np.diag(block.sum(axis=0))]])
+    plain, _ = mutual_information(counts, [2, 2])
+    heavy, _ = mutual_information(counts * float(weight), [2, 2])
+    assert heavy == pytest.approx(plain, rel=1e-14)
+
+
 def test_a_pair_never_seen_together():
     rows = [[0, -1], [1, -1], [-1, 0], [-1, 1]]
     tree = fit_tree(counted(rows, [2, 2]), [2, 2], "ab")
