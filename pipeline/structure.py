@@ -203,52 +203,31 @@ def learn_structure(
     clock.lap("count")
     parents = tuple(() if p < 0 else (int(p),) for p in tree.parents)
     labels = tuple(states[n] for n in kept)
-    em: dict[str, Any] | None = None
     if incomplete:
         # The pairs' own parameters, smoothed: EM would keep a zero for ever.
         start = Network("tree", kept, labels, parents, tuple(tree_parameters(tree, 2.0)))
-        result = learn(
-            start, data, prior=exponent, restarts=STARTS, start="network", weight=weight, missing_tokens=tokens,
-            client=client, progress=progress,
-        )  # fmt: skip
-        assert isinstance(result.learned, Network)
-        learned, log_likelihood, converged = result.learned, result.log_likelihood, result.converged
-        unlearnable: Mapping[str, int] = result.report["unlearnable"]
-        em = {k: result.report[k] for k in ("converged", "iterations", "instances", "sub_networks")}
+        fitted = _iterate(
+            start, data, prior=exponent, weight=weight, missing_tokens=tokens, client=client, progress=progress
+        )
     else:
         tables = tuple(tree_parameters(tree, exponent))
-        learned = Network("tree", kept, labels, parents, tables)
-        log_likelihood, converged = tree_log_likelihood(tree, tables), True
         without = [int((c.sum(axis=-1) <= 0).sum()) * c.shape[-1] for c in tree.families]
-        unlearnable = {n: k for n, k in zip(kept, without, strict=True) if k}
+        fitted = _Fitted(
+            Network("tree", kept, labels, parents, tables),
+            tree_log_likelihood(tree, tables),
+            {n: k for n, k in zip(kept, without, strict=True) if k},
+        )
     clock.lap("parameters")
-    edges = tuple(
+    edges = [
         Edge(kept[p], kept[v], float(tree.information[p, v]), tree.available[p, v].item())
-        for v, (p,) in ((v, p) for v, p in enumerate(parents) if p)
-    )
-    edges = tuple(sorted(edges, key=lambda e: (-e.mutual_information, sorted((e.parent, e.child)))))
+        for v, own in enumerate(parents)
+        for p in own
+    ]
+    edges.sort(key=lambda e: (-e.mutual_information, sorted((e.parent, e.child))))
     report: dict[str, Any] = {
-        "network": learned.name,
-        "rows": tree.n_rows,
-        "total_weight": tree.total_weight,
-        "log_likelihood": log_likelihood,
-        "log_likelihood_per_row": log_likelihood / tree.total_weight,
-        "variables": len(kept),
-        "states": sum(sizes),
-        "edges": len(edges),
-        "trees": len(kept) - len(edges),
-        "roots": [n for n, p in zip(kept, parents, strict=True) if not p],
-        "mutual_information": math.fsum(e.mutual_information for e in edges),
-        "parameters": "EM" if incomplete else "closed form",
-        "converged": converged,
-        "em": em,
-        "pairs": _pairs_in_words(tree, bool(incomplete)),
-        "partly_observed": list(incomplete),
-        "constant": [n for n in kept if len(states[n]) == 1],
+        **_report(tree, fitted, edges, seen),
         "empty": [n for n in names if n not in states],
-        "nearly_unique": [n for n in kept if 2 * len(states[n]) > seen.n_rows - seen.missing[n] > 2],
         "ignored_columns": list(dataset.ignored_columns),
-        "unlearnable": dict(unlearnable),
         "settings": {"root": root, "prior": exponent, "weight": weight, "missing_tokens": list(tokens),
                      "columns": None if columns is None else list(names)},
         "seconds": {},
@@ -258,10 +237,58 @@ def learn_structure(
     table = information_table(kept, tree.information, tree.available, parents)
     clock.lap("assemble")
     report["seconds"] = clock.seconds
-    found = StructureResult(learned, edges, table, log_likelihood, converged, report)
+    found = StructureResult(
+        fitted.network, tuple(edges), table, fitted.log_likelihood, bool(report["converged"]), report
+    )
     if path is not None:
         write_structure(found, path, overwrite)
     return found
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """The tree with its parameters; what EM says of itself, where it was needed."""
+
+    network: Network
+    log_likelihood: float
+    unlearnable: Mapping[str, int]
+    em: Mapping[str, Any] | None = None
+
+
+def _iterate(start: Network, data: object, **settings: Any) -> _Fitted:
+    """EM on the tree, from its own parameters and from random ones."""
+    result = learn(start, data, restarts=STARTS, start="network", **settings)
+    assert isinstance(result.learned, Network)
+    em = {k: result.report[k] for k in ("converged", "iterations", "instances", "sub_networks")}
+    return _Fitted(result.learned, result.log_likelihood, result.report["unlearnable"], em)
+
+
+def _report(tree: Tree, fitted: _Fitted, edges: Sequence[Edge], seen: Observability) -> dict[str, Any]:
+    """What report.json says of the tree, its parameters and its data."""
+    net = fitted.network
+    sizes = dict(zip(net.variables, net.cardinalities, strict=True))
+    incomplete = [n for n in net.variables if seen.missing[n]]
+    return {
+        "network": net.name,
+        "rows": tree.n_rows,
+        "total_weight": tree.total_weight,
+        "log_likelihood": fitted.log_likelihood,
+        "log_likelihood_per_row": fitted.log_likelihood / tree.total_weight,
+        "variables": len(sizes),
+        "states": sum(sizes.values()),
+        "edges": len(edges),
+        "trees": len(sizes) - len(edges),
+        "roots": [n for n, p in zip(net.variables, net.parents, strict=True) if not p],
+        "mutual_information": math.fsum(e.mutual_information for e in edges),
+        "parameters": "EM" if incomplete else "closed form",
+        "converged": fitted.em is None or fitted.em["converged"],
+        "em": fitted.em,
+        "pairs": _availability(tree, bool(incomplete)),
+        "partly_observed": incomplete,
+        "constant": [n for n, k in sizes.items() if k == 1],
+        "nearly_unique": [n for n, k in sizes.items() if 2 * k > seen.n_rows - seen.missing[n] > 2],
+        "unlearnable": dict(fitted.unlearnable),
+    }
 
 
 def _choose(available: tuple[str, ...], columns: Sequence[str] | None, root: str | None) -> tuple[str, ...]:
@@ -345,7 +372,7 @@ def _refuse(
         )
 
 
-def _pairs_in_words(tree: Tree, incomplete: bool) -> dict[str, Any]:
+def _availability(tree: Tree, incomplete: bool) -> dict[str, Any]:
     """What the pairs were counted over."""
     off: NDArray[Any] = tree.available[np.triu_indices(len(tree.parents), 1)]
     return {
