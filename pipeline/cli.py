@@ -241,6 +241,13 @@ def plan(
 )
 @click.option("--prior", type=float, help="Dirichlet exponent: 1 is maximum likelihood, 2 Laplace.  [default: 1.0]")
 @click.option("--prior-file", metavar="FILE", help="Exponents by variable or parameter, TOML or JSON.")
+@click.option(
+    "--estimator", metavar="NAME", help="exact, or of Markov random fields lap or pseudo-likelihood.  [default: exact]"
+)
+@click.option(
+    "--auxiliary", metavar="NAME", help="LAP's structure around a clique: exact, dense or pairwise.  [default: exact]"
+)
+@click.option("--on-missing", metavar="NAME", help="LAP where values are missing: refuse, or em.  [default: refuse]")
 @click.option("--l2", type=float, metavar="LAMBDA", help="Penalty on a Markov random field's log potentials.")
 @click.option("--pseudo-count", type=float, metavar="C", help="Examples spread evenly, for a Markov random field.")
 @click.option("--damping", type=float, help="Share of the old parameters that EDML keeps at first.  [default: 0.5]")
@@ -427,6 +434,9 @@ def _learn(job: Job) -> None:
             drop_barren=not job.keep_barren,
             weight=job.weight,
             missing_tokens=job.missing_token,
+            estimator=job.estimator,
+            auxiliary=job.auxiliary,
+            on_missing=job.on_missing,
             l2=job.l2,
             pseudo_count=job.pseudo_count,
             names=job.names,
@@ -442,13 +452,16 @@ def _learn(job: Job) -> None:
         print_result(result, job.output)
     if "log_z" in result.report:
         _note_unbounded(result.report["unbounded"], note)
-        if not result.converged:
+        if not result.converged and "moment_error" in result.report:
             note(
                 f"not converged after {_n(result.report['iterations'], 'iteration')}: moments of data and model differ "
                 f"by {result.report['moment_error']:.2g}; raise --max-iterations, or loosen --tolerance"
             )
             raise click.exceptions.Exit(NOT_CONVERGED)
-        return
+    if not result.converged and "estimator" in result.report["settings"]:
+        left = sum(not s.converged for s in result.sub_networks)
+        note(f"not converged: {left} of {_n(len(result.sub_networks), 'clique')}; a larger --pseudo-count helps")
+        raise click.exceptions.Exit(NOT_CONVERGED)
     if not result.converged:
         limit = sum(not s.converged for s in result.sub_networks)
         note(
@@ -474,15 +487,18 @@ def print_result(result: Any, output: str) -> None:
     from pipeline.display import print_table
 
     report: Mapping[str, Any] = result.report
+    known = report["log_likelihood"] is not None
     summary: list[tuple[str, Any]] = [
         ("rows", report["rows"]),
-        ("log likelihood", float(result.log_likelihood)),
-        ("per row", float(report["log_likelihood_per_row"])),
+        ("log likelihood", float(result.log_likelihood) if known else "not known: it needs a jointree, complete data"),
+        ("per row", float(report["log_likelihood_per_row"]) if known else ""),
         ("converged", bool(result.converged)),
         ("sub-networks", len(result.sub_networks)),
         ("most iterations", report["iterations"]),
     ]
-    if "log_z" in report:
+    if "estimator" in report["settings"]:
+        summary[-2:] = _local_summary(report)
+    elif "log_z" in report:
         summary[-1:] = [
             ("algorithm", report["settings"]["algorithm"]),
             ("iterations", report["iterations"]),
@@ -498,11 +514,32 @@ def print_result(result: Any, output: str) -> None:
         summary.append(("without evidence", f"some parameters of {', '.join(names[:SHOWN])}{more}"))
     print_table("learned", ("", ""), [(k, v if isinstance(v, str) else _show(v)) for k, v in summary])
 
-    if "log_z" in report:
+    if "estimator" in report["settings"]:
+        pass  # its problems are many and all alike
+    elif "log_z" in report:
         _print_data_terms(result.sub_networks)
     else:
         _print_sub_networks(result.sub_networks)
     click.echo(f"written to {output}")
+
+
+def _local_summary(report: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What LAP and pseudo-likelihood have to show."""
+    settings = report["settings"]
+    summary: list[tuple[str, Any]] = [("estimator", settings["estimator"])]
+    if settings["auxiliary"] is not None:
+        summary += [
+            ("auxiliary", settings["auxiliary"]),
+            ("cliques", report["cliques"]),
+            ("local problems", report["problems"]),
+            ("most variables in one", report["largest_neighbourhood"]),
+        ]
+    else:
+        summary.append(("pseudo log likelihood", float(report["pseudo_log_likelihood"])))
+    summary.append(("most iterations", report["iterations"]))
+    if report.get("experimental"):
+        summary.append(("experimental", report["experimental"]))
+    return summary
 
 
 def _print_data_terms(records: Sequence[Any]) -> None:

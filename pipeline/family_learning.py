@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.execution import Executor, Progress
-from pipeline.graph import DataPass
+from pipeline.graph import DataPass, data_pass
 from pipeline.impossible import in_words
 from pipeline.network import Network
 from pipeline.options import Options
@@ -73,6 +73,18 @@ class FamilyLearning:
             "algorithm": algorithm, "prior": exponents.written, "damping": options.damping,
             "accelerate": options.accelerate,
         }  # fmt: skip
+
+    def data_pass(self, reading: Reading) -> DataPass:
+        """Wire the data pass."""
+        return data_pass(
+            self.job.dataset,
+            reading,
+            self.job.decomposition.sub_networks,
+            self.job.groups,
+            self.options.drop_barren,
+            not self.options.decompose,
+            self.executor.allowed_bytes,
+        )
 
     def solve(
         self,

@@ -7,7 +7,7 @@ read-partition ──► project (a group of sub-networks) ──► merge-count
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,8 +118,33 @@ def data_pass(
         own = tuple(sub_networks[k] for k in m)
         # Whole rows are kept as they are: no scope narrower than the sub-network would do.
         groups.append(Group(own, pack_scopes(own, 0 if by_row else MAX_ENTRIES), drop_barren, by_row, allowed_bytes))
-    token = _token(dataset, reading, groups)
-    graph: dict[Any, Any] = {f"reading-{token}": reading}
+    return pass_over_groups(dataset, reading, groups, members, _token(dataset, reading, groups))
+
+
+def pass_over_groups(
+    dataset: Dataset,
+    reading: Reading,
+    groups: Sequence[Any],
+    members: tuple[tuple[int, ...], ...],
+    token: str,
+    shared: Mapping[Any, Any] | None = None,
+) -> DataPass:
+    """Wire the data pass for groups that are there, or for tasks that make them.
+
+    Parameters
+    ----------
+    dataset, reading
+        What is read, and how.
+    groups : sequence of Group or task
+        What is counted together.
+    members : tuple of tuple of int
+        What each group holds, by number.
+    token : str
+        Makes the keys this job's own.
+    shared : mapping, optional
+        Keys that the groups' tasks need.
+    """
+    graph: dict[Any, Any] = {f"reading-{token}": reading, **(shared or {})}
     part_keys = dataset.part_keys(token, graph)
     for i, part in enumerate(part_keys):
         graph[("read-partition-" + token, i)] = (read, part, f"reading-{token}")

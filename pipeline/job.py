@@ -32,6 +32,9 @@ class Job:
         Dirichlet exponent; one is maximum likelihood, two Laplace smoothing.
     prior_file : str or None
         File of exponents by variable, in place of `prior`.
+    estimator, auxiliary, on_missing : str
+        Maximum likelihood, LAP or pseudo-likelihood; LAP's structure around a clique, and what it does where values are
+        missing.
     l2, pseudo_count : float
         What keeps a Markov random field's potentials finite.
     names : str or None
@@ -68,6 +71,9 @@ class Job:
     algorithm: str = "auto"
     prior: float = 1.0
     prior_file: str | None = None
+    estimator: str = "exact"
+    auxiliary: str = "exact"
+    on_missing: str = "refuse"
     l2: float = 0.0
     pseudo_count: float = 0.0
     names: str | None = None
@@ -114,6 +120,8 @@ def _is_texts(value: Any) -> bool:
 
 # As in tasks.solving and tasks.markov_solving, which would bring numba with them. Which of them a network has is known
 # when it is read.
+ESTIMATORS = ("exact", "lap", "pseudo-likelihood")
+AUXILIARIES = ("exact", "dense", "pairwise")
 ALGORITHMS = ("auto", "em", "edml", "hybrid", "gradient", "cg", "lbfgs", "ipf", "closed-form")
 
 _TEXT = _Setting("text that is not empty", _is_text)
@@ -126,6 +134,9 @@ _SETTINGS = {
     "algorithm": _Setting(f"one of {', '.join(ALGORITHMS)}", lambda v: isinstance(v, str) and v in ALGORITHMS),
     "prior": _Setting("a finite number of at least 1", lambda v: _is_finite(v) and v >= 1),
     "prior_file": _TEXT,
+    "estimator": _Setting(f"one of {', '.join(ESTIMATORS)}", lambda v: isinstance(v, str) and v in ESTIMATORS),
+    "auxiliary": _Setting(f"one of {', '.join(AUXILIARIES)}", lambda v: isinstance(v, str) and v in AUXILIARIES),
+    "on_missing": _Setting("'refuse' or 'em'", lambda v: v in ("refuse", "em")),
     "l2": _Setting("a finite number of at least 0", lambda v: _is_finite(v) and v >= 0),
     "pseudo_count": _Setting("a finite number of at least 0", lambda v: _is_finite(v) and v >= 0),
     "names": _TEXT,

@@ -5,6 +5,7 @@ network, data ──► plan ──► data pass ──► solve ──► assem
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,8 @@ from typing import Any
 
 from pipeline.execution import Executor, Progress, make_executor
 from pipeline.family_learning import FamilyLearning
-from pipeline.graph import DataPass, data_pass
+from pipeline.graph import DataPass
+from pipeline.local_learning import LocalLearning
 from pipeline.markov import MarkovNetwork
 from pipeline.markov_learning import MarkovLearning
 from pipeline.options import make_options
@@ -42,6 +44,9 @@ def learn(
     weight: str | None = None,
     missing_tokens: Sequence[str] = (),
     decompose: bool = True,
+    estimator: str = "exact",
+    auxiliary: str = "exact",
+    on_missing: str = "refuse",
     l2: float = 0.0,
     pseudo_count: float = 0.0,
     names: object = None,
@@ -94,6 +99,12 @@ def learn(
         Values that mean missing, besides null.
     decompose : bool
         False solves the whole network as one problem, one inference a distinct row: the reference.
+    estimator : {"exact", "lap", "pseudo-likelihood"}
+        Maximum likelihood; or, for Markov random fields too wide for it, from local counts alone.
+    auxiliary : {"exact", "dense", "pairwise"}
+        LAP's structure around a clique, see `tasks.lap.make_auxiliary`.
+    on_missing : {"refuse", "em"}
+        What LAP does where values are missing: refuse, or run EM inside each local problem (experimental).
     l2 : float
         Of a Markov random field: λ of a penalty λ/2 Σ η² on all log potentials η. Keeps them finite.
     pseudo_count : float
@@ -131,7 +142,7 @@ def learn(
     options = make_options(
         algorithm=algorithm, prior=prior, damping=damping, accelerate=accelerate, restarts=restarts, seed=seed,
         tolerance=tolerance, max_iterations=max_iterations, start=start, drop_barren=drop_barren, decompose=decompose,
-        l2=l2, pseudo_count=pseudo_count,
+        l2=l2, pseudo_count=pseudo_count, estimator=estimator, auxiliary=auxiliary, on_missing=on_missing,
     )  # fmt: skip
     path = None if output is None else check_output(output, overwrite)
     executor = make_executor(client)
@@ -144,10 +155,13 @@ def learn(
         drop_barren=drop_barren,
         executor=executor,
         names=names,
+        local=estimator != "exact",
         progress=progress,
     )
-    learning: FamilyLearning | MarkovLearning
-    if isinstance(job.network, MarkovNetwork):
+    learning: FamilyLearning | MarkovLearning | LocalLearning
+    if estimator != "exact":
+        learning = LocalLearning(job, executor, options, progress)
+    elif isinstance(job.network, MarkovNetwork):
         learning = MarkovLearning(job, executor, options)
     else:
         learning = FamilyLearning(job, executor, options, progress)
@@ -156,15 +170,7 @@ def learn(
     executor.warm_up(*job.kernel_types, learning.kernels)
     clock.lap("compile")
     reading = Reading(job.columns, weight, tuple(job.dataset.missing_tokens))
-    passed = data_pass(
-        job.dataset,
-        reading,
-        job.decomposition.sub_networks,
-        job.groups,
-        drop_barren,
-        not decompose,
-        executor.allowed_bytes,
-    )
+    passed = learning.data_pass(reading)
     prepared, measured = run_pass(executor, passed, progress)
     clock.lap("count")
     rows, total_weight = measured[0][0], measured[0][1]
@@ -174,12 +180,13 @@ def learn(
     clock.lap("solve")
     records = outcome.records
     distinct = [r.distinct_rows for r in records]
+    known = math.isfinite(outcome.log_likelihood)
     report: dict[str, Any] = {
         "network": job.network.name,
         "rows": rows,
         "total_weight": total_weight,
-        "log_likelihood": outcome.log_likelihood,
-        "log_likelihood_per_row": outcome.log_likelihood / total_weight,
+        "log_likelihood": outcome.log_likelihood if known else None,
+        "log_likelihood_per_row": outcome.log_likelihood / total_weight if known else None,
         **outcome.report,
         "converged": all(r.converged for r in records),
         "not_converged": [list(r.variables) for r in records if not r.converged],

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.execution import Executor
-from pipeline.graph import DataPass
+from pipeline.graph import DataPass, data_pass
 from pipeline.impossible import in_words
 from pipeline.markov import MarkovNetwork
 from pipeline.markov_stages import (
@@ -45,6 +45,8 @@ from tasks.solving import Size
 
 # An entry with fewer expected examples has, as far as can be told, none: its potential runs to minus infinity.
 FEW = 1e-2
+# Positive potentials of a factor may be this far apart, nats: inference has its factors scaled to a maximum of one.
+WIDEST = 700.0
 NEEDS_COMPLETE = ("closed-form", "ipf")
 NO_PENALTY = ("closed-form", "ipf", "edml")
 
@@ -189,7 +191,7 @@ class MarkovLearning:
 
     def __init__(self, job: Job, executor: Executor, options: Options) -> None:
         assert isinstance(job.network, MarkovNetwork)
-        self.job, self.executor, self.network = job, executor, job.network
+        self.job, self.executor, self.network, self.options = job, executor, job.network, options
         if options.accelerate:
             raise BadInputError("accelerate: expected a Bayesian network, the only kind it is for; lbfgs is fast here")
         if options.prior != 1.0:
@@ -212,6 +214,18 @@ class MarkovLearning:
         self.written: Mapping[str, Any] = {
             "algorithm": algorithm, "l2": options.l2, "pseudo_count": options.pseudo_count, "damping": options.damping,
         }  # fmt: skip
+
+    def data_pass(self, reading: Reading) -> DataPass:
+        """Wire the data pass."""
+        return data_pass(
+            self.job.dataset,
+            reading,
+            self.job.decomposition.sub_networks,
+            self.job.groups,
+            self.options.drop_barren,
+            not self.options.decompose,
+            self.executor.allowed_bytes,
+        )
 
     def solve(
         self,
@@ -292,7 +306,7 @@ def start_potentials(
     Raises
     ------
     BadInputError
-        It has none; the message ends with what is needed.
+        It has none; the message ends with what is needed. Or one whose positive entries are too far apart for a double.
     """
     parts = []
     for f in network.learnable:
@@ -300,7 +314,15 @@ def start_potentials(
         if table is None:
             raise BadInputError(f"network {network.name} has no table for {network.describe(f)}: {need}")
         with np.errstate(divide="ignore"):
-            parts.append(np.log(table).ravel())
+            logs = np.log(table).ravel()
+        positive = logs[logs > -np.inf]
+        if np.ptp(positive) > WIDEST:
+            raise BadInputError(
+                f"network {network.name}: the table of {network.describe(f)} has positive entries from "
+                f"{float(table[table > 0].min())!r} to {float(table.max())!r}, expected none below 1e-304 of the "
+                "largest: next to it they cannot be told from zero; write zero, or scale the table"
+            )
+        parts.append(logs)
     return np.concatenate(parts)
 
 

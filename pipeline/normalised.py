@@ -28,7 +28,7 @@ def normalise(network: MarkovNetwork) -> tuple[Normalised, float]:
     -------
     potentials : dict of tuple of int to float64 array
         By set of variables, ascending: an array over their states but the first of each, shape (cardinality − 1, ...).
-        Minus infinity or NaN where zero potentials are involved: the latter where they leave a value without meaning.
+        Infinite or NaN where zero potentials are involved: the latter where they leave a value without meaning.
     constant : float
         What they leave out: log p(x) = Σ φ(x) + constant − log Z. It is Σ log θ at the reference, nats.
     """

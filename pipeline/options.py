@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.job import ALGORITHMS
+from pipeline.job import ALGORITHMS, ESTIMATORS
 from pipeline.priors import check_exponent
 from tasks.errors import BadInputError
 
@@ -31,6 +31,9 @@ class Options:
     decompose: bool
     l2: float
     pseudo_count: float
+    estimator: str
+    auxiliary: str
+    on_missing: str
 
 
 def make_options(**given: Any) -> Options:
@@ -55,6 +58,8 @@ def make_options(**given: Any) -> Options:
     checked["pseudo_count"] = _number("pseudo_count", given["pseudo_count"], 0.0, 1e15, "examples, at least 0")
     if not isinstance(given["algorithm"], str) or given["algorithm"] not in ALGORITHMS:
         raise BadInputError(f"algorithm: expected one of {', '.join(ALGORITHMS)}, found {given['algorithm']!r}")
+    if given["estimator"] not in ESTIMATORS:
+        raise BadInputError(f"estimator: expected one of {', '.join(ESTIMATORS)}, found {given['estimator']!r}")
     if not isinstance(given["accelerate"], bool):
         raise BadInputError(f"accelerate: expected True or False, found {given['accelerate']!r}")
     if given["start"] not in ("random", "network"):

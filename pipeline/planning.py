@@ -266,9 +266,13 @@ def make_job(
     drop_barren: bool,
     executor: Executor,
     names: object = None,
+    local: bool = False,
     progress: Progress | None = None,
 ) -> Job:
-    """Load, inspect, decompose and refuse: everything before the data pass."""
+    """Load, inspect, decompose and refuse: everything before the data pass.
+
+    For estimators that work from `local` counts nothing is decomposed here, and no jointree needed.
+    """
     if names == "columns":
         net = name_variables(load_network(network), column_names(data, weight), "the data's columns")
     else:
@@ -298,11 +302,11 @@ def make_job(
     columns = tuple(
         Column(v, s) for v, s in zip(net.variables, net.states, strict=True) if v in shown and s is not None
     )
-    pieces = _decompose(net, columns, seen, whole=not decompose)
+    pieces = Decomposition((), ()) if local else _decompose(net, columns, seen, whole=not decompose)
     _refuse_large_components(pieces, drop_barren, executor)
     groups = group_sub_networks(pieces.sub_networks, seen.n_rows, dataset.n_parts, executor.n_threads)
     elimination, tree = None, None
-    if isinstance(net, MarkovNetwork):
+    if isinstance(net, MarkovNetwork) and not local:
         elimination, tree = plan_model(net.graph, executor.allowed_bytes), find_clique_tree(net.graph)
     planned = _plan(net, dataset, columns, seen, pieces, groups, executor, len(to_scan) > 0)
     if elimination is not None:
@@ -401,7 +405,8 @@ def _plan(
     }
     largest = max((p.n_rows for p in dataset.parts), default=seen.n_rows // max(n_parts, 1))
     width = 1 if max(net.cardinalities) <= 127 else 2
-    parameters = sum(s.parameters for s in sub_networks)
+    parameters = sum(math.prod(net.cardinalities[v] for v in s) for s in net.scopes)
+    parameters = sum(s.parameters for s in sub_networks) or parameters
     # Codes of a part and one decoded column of it, and the flat counts: of two partial sums, the parameters, their
     # prior, and the blocks of expected counts.
     needed = largest * (len(columns) * width + 5) + 8 * parameters * 4 + 8 * min(parameters, MAX_PARTIALS)

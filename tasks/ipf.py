@@ -15,6 +15,9 @@ from tasks.jointree import NONE, WHOLE, Floats, Jointree
 from tasks.kernel import kernel
 from tasks.model_term import own_marginal, receive, upward
 
+# Moments below this are taken for it: a ratio to what a double can hardly tell from zero would be infinite.
+SMALLEST = 1e-290
+
 
 @kernel
 def _sweep(theta, targets, ratio, tables, messages, scales, products, factor, bases, tour, arrays):
@@ -46,7 +49,7 @@ def _sweep(theta, targets, ratio, tables, messages, scales, products, factor, ba
                 for x in range(bases[f], bases[f + 1]):
                     now = ratio[x]
                     error = max(error, abs(now - targets[x]))
-                    ratio[x] = targets[x] / now if now > 0.0 else 0.0
+                    ratio[x] = targets[x] / max(now, SMALLEST)
                     theta[x] *= ratio[x]
                 for g in range(belief.shape[0]):
                     belief[g] *= ratio[look[g]]
@@ -103,3 +106,59 @@ def sweep_factors(tree: Jointree, theta: Floats, targets: Floats) -> tuple[Float
         new, targets, np.empty(len(theta)), *tree.scratch(), tree.factor, tree.bases, tree.tour, tree.arrays
     )
     return new, float(log_z), float(error), bool(trusted)
+
+
+@kernel
+def _fit(theta, targets, tolerance, max_sweeps, ratio, tables, messages, scales, products, factor, bases, tour,
+         arrays):  # fmt: skip
+    """Sweep until every moment matches; sweeps made, the last error, and whether it can be trusted."""
+    error = np.inf
+    for n in range(max_sweeps):
+        _, error, trusted = _sweep(
+            theta, targets, ratio, tables, messages, scales, products, factor, bases, tour, arrays
+        )
+        for f in range(bases.shape[0] - 1):
+            top = 0.0
+            for x in range(bases[f], bases[f + 1]):
+                top = max(top, theta[x])
+            if not top > 0.0:
+                return n, error, False
+            for x in range(bases[f], bases[f + 1]):
+                theta[x] /= top
+        if not trusted:
+            return n, error, False
+        if error <= tolerance:
+            return n + 1, error, True
+    return max_sweeps, error, True
+
+
+def fit_moments(tree: Jointree, targets: Floats, tolerance: float, max_sweeps: int) -> tuple[Floats, int, float, bool]:
+    """Potentials whose moments match the targets, by sweeps from uniform ones: maximum likelihood of complete data.
+
+    Parameters
+    ----------
+    tree : Jointree
+        Of all factors.
+    targets : float64 array, shape (n_parameters,)
+        As in `sweep_factors`.
+    tolerance : float
+        Error of a moment at which to stop.
+    max_sweeps : int
+        Sweeps after which to give up.
+
+    Returns
+    -------
+    theta : float64 array, shape (n_parameters,)
+        Scaled to a maximum of one in each factor.
+    sweeps : int
+    error : float
+        The last sweep's.
+    trusted : bool
+        False where a product left the range of a double.
+    """
+    theta = np.ones(len(targets))
+    sweeps, error, trusted = _fit(
+        theta, targets, tolerance, max_sweeps, np.empty(len(theta)), *tree.scratch(), tree.factor, tree.bases,
+        tree.tour, tree.arrays,
+    )  # fmt: skip
+    return theta, int(sweeps), float(error), bool(trusted)

@@ -55,6 +55,9 @@ def solve_term(term: DataTerm, theta: Floats, weights: Floats, moments: Floats) 
     float64 array, same shape
         ρ, by which each potential would be multiplied.
     """
+    if not term.has_instances:
+        # The closed form, to the last bit as `Terms.vote` has it where such a term is left out.
+        return weights / np.maximum(moments, SMALLEST)
     votes = collect_votes(term, theta)
     inverse = 1.0 / np.maximum(moments, SMALLEST)
     ratio = np.ones(len(theta))
@@ -62,7 +65,7 @@ def solve_term(term: DataTerm, theta: Floats, weights: Floats, moments: Floats) 
         new = np.minimum((weights + votes.respond(ratio)) * inverse, 1.0 / SMALLEST)
         change = float(np.abs(new - ratio).max(initial=0.0))
         ratio = new
-        if not len(votes.vote) or change <= INNER_TOLERANCE * max(1.0, float(ratio.max(initial=0.0))):
+        if change <= INNER_TOLERANCE * max(1.0, float(ratio.max(initial=0.0))):
             break
     # Only what no row can show is impossible; what is merely out of a double's reach may come back.
     return np.where(votes.open, np.maximum(ratio, SMALLEST), ratio)
@@ -127,4 +130,4 @@ def _slope(terms: Terms, point: Point, way: Floats) -> float:
     share = terms.n_examples + terms.penalty.pseudo_count
     gradient = point.expected + pseudo_counts(terms.graph, terms.penalty.pseudo_count) - share * point.marginals
     finite = np.isfinite(way)
-    return float(gradient[finite] @ way[finite]) / share
+    return float((gradient[finite] * way[finite]).sum()) / share

@@ -11,7 +11,7 @@ import numpy as np
 
 from tasks.em import fell
 from tasks.errors import LikelihoodFellError
-from tasks.ipf import sweep_factors
+from tasks.ipf import SMALLEST, sweep_factors
 from tasks.jointree import Floats
 from tasks.markov_terms import LocalTerms, Model, Penalty, Point, Terms, pseudo_counts, scaled
 from tasks.markov_trace import Trace
@@ -34,9 +34,9 @@ def sweep_anyhow(model: Model, theta: Floats, targets: Floats) -> tuple[Floats, 
         if f == 0:
             log_z = z
         error = max(error, float(np.abs(marginals[own] - targets[own]).max()))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            part = new[own] * np.where(marginals[own] > 0, targets[own] / marginals[own], 0.0)
-        new[own] = part / part.max()
+        part = new[own] * (targets[own] / np.maximum(marginals[own], SMALLEST))
+        # Only zeros and what nobody has seen become zero: what a double can't hold may come back in a later sweep.
+        new[own] = np.where((new[own] > 0) & (targets[own] > 0), np.maximum(part / part.max(), SMALLEST), 0.0)
     return new, log_z, error
 
 

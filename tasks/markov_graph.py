@@ -34,6 +34,15 @@ class Graph:
         sizes = [math.prod(self.cardinalities[v] for v in s) for s in self.scopes]
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
+    @cached_property
+    def incidence(self) -> tuple[tuple[int, ...], ...]:
+        """The factors that each variable is in."""
+        lists: list[list[int]] = [[] for _ in self.names]
+        for f, scope in enumerate(self.scopes):
+            for v in scope:
+                lists[v].append(f)
+        return tuple(map(tuple, lists))
+
     @property
     def n_parameters(self) -> int:
         """Length of the flat vector of parameters."""

@@ -60,11 +60,9 @@ class SparseVotes:
 
 
 def collect_votes(term: DataTerm, theta: Floats) -> SparseVotes:
-    """The votes of a sub-network's instances under given potentials, none above one."""
+    """The votes of a sub-network's instances, of which it has some, under given potentials, none above one."""
     n = term.sub_network.n_parameters
-    none = np.empty(0, np.int64)
-    if term.evidence is None or not len(term.evidence.counts):
-        return SparseVotes(none, none, np.empty(0), np.empty(0), n)
+    assert term.evidence is not None
     votes, parameters, weights, counts = [], [], [], []
     n_votes = 0
     step = max(1, MAX_ENTRIES // max(n, 1))

@@ -1,4 +1,4 @@
-"""What is learned and counted, done again the slow way: plain Python over the enumerated joint, no code shared.
+"""What is learned and counted, done again the slow way: plain Python or numpy over the joint, no code shared.
 
 Rows are tuples of Python ints, one a network variable, -1 where missing. Nothing here is fast, and nothing is clever.
 """
@@ -11,9 +11,12 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 
+from pipeline.decompose import decompose
+from pipeline.markov import MarkovNetwork
 from pipeline.network import Network
 from tasks.instances import InstanceTable
-from tasks.projection import Projection, project
+from tasks.markov_terms import LocalTerms, Penalty, collect_complete, make_data_term, make_model, plan_model
+from tasks.projection import Projection, merge, project
 from tasks.reading import Partition
 from tasks.scopes import MAX_ENTRIES, pack_scopes
 from tasks.solving import Problem, prepare
@@ -22,6 +25,8 @@ from tasks.subnetwork import SubNetwork, make_sub_network
 MISSING = -1
 # Every way in which a dataset can be incomplete. "at random" blanks any entry, "mar" depends on an observed value.
 KINDS = ("at random", "partly", "hidden", "mar", "missing rows", "complete", "single row", "leaves")
+# "mixture" has hidden, partly observed and always observed variables at once.
+FIELD_KINDS = ("complete", "partly", "at random", "hidden", "mixture", "mar", "missing rows", "single row")
 
 
 # --- networks and data ---------------------------------------------------------------------------------------------
@@ -69,7 +74,9 @@ def leaves(network: Network) -> set[int]:
     return set(range(len(network.variables))) - {p for parents in network.parents for p in parents}
 
 
-def blank(rng: random.Random, network: Network, rows: list[tuple[int, ...]], kind: str) -> list[tuple[int, ...]]:
+def blank(
+    rng: random.Random, network: Network | MarkovNetwork, rows: list[tuple[int, ...]], kind: str
+) -> list[tuple[int, ...]]:
     """Rows with missing entries; "complete" leaves them as they are."""
     n = len(network.variables)
     some = set(rng.sample(range(n), max(1, n // 2)))
@@ -90,6 +97,8 @@ def blank(rng: random.Random, network: Network, rows: list[tuple[int, ...]], kin
             return row % 3 == 0 or rng.random() < 0.2
         if kind == "leaves":
             return v in leaves(network) and rng.random() < 0.5
+        if kind == "mixture":
+            return v in some and v != witness and (v % 2 == 0 or rng.random() < 0.5)
         assert kind == "complete"
         return False
 
@@ -104,7 +113,7 @@ def incomplete_data(seed: int, n: int = 5, n_rows: int = 40, kind: str = "at ran
     return network, structure(network, seed + 1), rows
 
 
-def as_table(network: Network, rows: list[tuple[int, ...]], **more) -> pa.Table:
+def as_table(network: Network | MarkovNetwork, rows: list[tuple[int, ...]], **more) -> pa.Table:
     """An Arrow table of state names, null where missing; `more` are further columns."""
     columns = {
         name: pa.array([None if row[v] < 0 else network.states[v][row[v]] for row in rows], pa.string())
@@ -201,6 +210,189 @@ def em(network: Network, rows, iterations: int, prior: float = 1.0, drop_barren:
     for _ in range(iterations):
         path.append(maximise(path[-1], expected_counts(path[-1], rows, weights, drop_barren), prior))
     return path
+
+
+# --- Markov random fields ------------------------------------------------------------------------------------------
+
+
+def make_field(cardinalities, scopes, tables=None, name="field") -> MarkovNetwork:
+    """A field by its scopes; its variables are called v0, v1, …, their states s0, s1, …"""
+    states = tuple(tuple(f"s{x}" for x in range(k)) for k in cardinalities)
+    shapes = [tuple(cardinalities[v] for v in scope) for scope in scopes]
+    found = [np.ones(s) for s in shapes] if tables is None else [np.array(t, float) for t in tables]
+    names = tuple(f"v{i}" for i in range(len(cardinalities)))
+    return MarkovNetwork(name, names, states, tuple(map(tuple, scopes)), tuple(found))
+
+
+def random_field(
+    rng: random.Random, n: int, max_states: int = 4, max_arity: int = 4, spread: float = 1.5, max_joint: int = 5000
+) -> MarkovNetwork:
+    """A field of n variables, its factors of random arity; scopes may lie in others or be equal, parts be apart."""
+    cardinalities = [rng.choice([1, 2, 2, 2, 3, 4][: max_states + 2]) for _ in range(n)]
+    while math.prod(cardinalities) > max_joint:
+        largest = max(range(n), key=cardinalities.__getitem__)
+        cardinalities[largest] -= 1
+    apart = rng.randrange(n) if rng.random() < 0.3 else 0
+    parts = [p for p in (range(apart), range(apart, n)) if p]
+    scopes = []
+    for _ in range(rng.randint(n - 1, n + 2) or 1):
+        part = rng.choice(parts)
+        scopes.append(rng.sample(part, min(len(part), rng.randint(1, max_arity))))
+    if rng.random() < 0.4:
+        scopes.append(rng.sample(twice := rng.choice(scopes), len(twice)))
+    covered = {v for scope in scopes for v in scope}
+    scopes += [[v] for v in range(n) if v not in covered]
+    rng.shuffle(scopes)
+    return with_potentials(make_field(cardinalities, scopes), [rng.uniform(-spread, spread) for _ in range(10**4)])
+
+
+def with_potentials(network: MarkovNetwork, eta) -> MarkovNetwork:
+    """The same field with log potentials taken from a flat sequence, as many as it needs."""
+    tables, at = [], 0
+    for shape in network.shapes:
+        size = math.prod(shape)
+        tables.append(np.exp(np.array(eta[at : at + size], float)).reshape(shape))
+        at += size
+    return MarkovNetwork(network.name, network.variables, network.states, network.scopes, tuple(tables))
+
+
+class Enumeration:
+    """A field's joint states, one by one, and what its log potentials make of them.
+
+    `entries[x, f]` is the entry of factor f that joint state x selects in the flat vector of parameters.
+    """
+
+    def __init__(self, network: MarkovNetwork) -> None:
+        self.states = np.array(list(itertools.product(*(range(len(s)) for s in network.states))), np.int64)
+        columns, base = [], 0
+        for scope, shape in zip(network.scopes, network.shapes, strict=True):
+            entry = np.zeros(len(self.states), np.int64)
+            for v, k in zip(scope, shape, strict=True):
+                entry = entry * k + self.states[:, v]
+            columns.append(base + entry)
+            base += math.prod(shape)
+        self.entries = np.stack(columns, axis=1)
+        self.n_parameters = base
+        self.eta = log(np.concatenate([t.ravel() for t in network.tables]))
+
+    def logs(self, eta):
+        """Of the unnormalised probability of every joint state."""
+        return eta[self.entries].sum(axis=1)
+
+    def moments(self, shares):
+        """Every factor entry's sum of joint states' shares."""
+        out = np.zeros(self.n_parameters)
+        for f in range(self.entries.shape[1]):
+            np.add.at(out, self.entries[:, f], shares)
+        return out
+
+    def log_z(self, eta):
+        return log_sum(self.logs(eta))
+
+    def probabilities(self, eta):
+        return np.exp(self.logs(eta) - self.log_z(eta))
+
+    def marginals(self, eta):
+        return self.moments(self.probabilities(eta))
+
+    def agrees(self, row):
+        """Which joint states agree with a row."""
+        row = np.array(row)
+        return ((self.states == row) | (row < 0)).all(axis=1)
+
+    def data_term(self, eta, rows, weights=None):
+        """Σ log Z(row), nats, and expected counts."""
+        distinct: Counter = Counter()
+        for row, w in zip(rows, weights or [1] * len(rows), strict=True):
+            distinct[row] += w
+        logs = self.logs(eta)
+        parts, shares = [], np.zeros(len(logs))
+        for row, w in distinct.items():
+            if w:
+                own = np.where(self.agrees(row), logs, -np.inf)
+                value = log_sum(own)
+                parts.append(w * value)
+                if value > -np.inf:
+                    shares += w * np.exp(own - value)
+        return math.fsum(parts), self.moments(shares)
+
+    def log_likelihood(self, eta, rows, weights=None):
+        """Value, nats, and gradient in the log potentials."""
+        n = math.fsum(weights or [1] * len(rows))
+        value, expected = self.data_term(eta, rows, weights)
+        return value - n * self.log_z(eta), expected - n * self.marginals(eta)
+
+    def objective(self, eta, rows, weights=None, pseudo_count=0.0, l2=0.0):
+        """The same with examples spread evenly over all joint states, and the penalty."""
+        value, gradient = self.log_likelihood(eta, rows, weights)
+        if pseudo_count:
+            share = np.full(len(self.states), pseudo_count / len(self.states))
+            value += float(share @ (self.logs(eta) - self.log_z(eta)))
+            gradient = gradient + self.moments(share) - pseudo_count * self.marginals(eta)
+        if l2:
+            value, gradient = value - 0.5 * l2 * float(eta @ eta), gradient - l2 * eta
+        return value, gradient
+
+
+def log(x):
+    with np.errstate(divide="ignore"):
+        return np.log(x)
+
+
+def log_sum(logs) -> float:
+    """Log of a sum of exponentials."""
+    top = max(logs)
+    return top if top == -math.inf else float(top) + math.log(math.fsum(np.exp(logs - top).tolist()))
+
+
+def sample_field(rng: random.Random, network: MarkovNetwork, n_rows: int) -> list[tuple[int, ...]]:
+    """Complete rows of a field."""
+    field = Enumeration(network)
+    return [tuple(x) for x in rng.choices(field.states.tolist(), field.probabilities(field.eta).tolist(), k=n_rows)]
+
+
+def incomplete_field(seed: int, n: int = 5, n_rows: int = 40, kind: str = "at random", **options):
+    """A random field, and rows of it with something missing."""
+    rng = random.Random(seed)
+    network = random_field(rng, n, **options)
+    return network, blank(rng, network, sample_field(rng, network, n_rows), kind)
+
+
+def field_pieces(network: MarkovNetwork, rows, whole: bool = False):
+    """The sub-networks of a field's data term; hidden variables have no column, see `as_partition`."""
+    shown = [v for v in range(len(rows[0])) if any(row[v] >= 0 for row in rows)]
+    columns = {network.variables[v]: k for k, v in enumerate(shown)}
+    observed = {v for k, v in enumerate(network.variables) if all(row[k] >= 0 for row in rows)}
+    return decompose(network, columns, observed, set(network.variables) - set(columns), whole).sub_networks
+
+
+def local_terms(
+    network: MarkovNetwork, rows, weights=None, whole: bool = False, by_row: bool = False, penalty=None
+) -> LocalTerms:
+    """The project's own terms of a field and rows."""
+    pieces = field_pieces(network, rows, whole)
+    # Cut after cut rows: what is counted apart adds up.
+    cut = len(rows) // 3
+    partitions = [
+        project(part_of(rows, part, w), pack_scopes(pieces, 0 if by_row else MAX_ENTRIES), False, by_row)
+        for part, w in ((rows[:cut], (weights or [])[:cut]), (rows[cut:], (weights or [])[cut:]))
+        if part
+    ]
+    graph = network.graph
+    numbers = {f: k for k, f in enumerate(network.learnable)}
+    counts = merge(partitions).counts
+    data = [make_data_term(prepare(s, c, 1 << 30), graph.bases, numbers) for s, c in zip(pieces, counts, strict=True)]
+    model = make_model(graph, plan_model(graph, 1 << 30), 1 << 30)
+    n = math.fsum(weights or [1] * len(rows))
+    with_instances = [t for t in data if t.has_instances]
+    return LocalTerms(model, with_instances, collect_complete(graph, data), n, penalty or Penalty())
+
+
+def part_of(rows, part, weights) -> Partition:
+    """Some of the rows, with a column for whatever any row observes."""
+    shown = [v for v in range(len(rows[0])) if any(row[v] >= 0 for row in rows)]
+    codes = np.array([[row[v] for row in part] for v in shown], "int16").reshape(len(shown), len(part))
+    return Partition(codes, np.array(weights) if len(weights) else None)
 
 
 # --- the project's own forms ---------------------------------------------------------------------------------------

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline import plan
 from pipeline.decompose import decompose
 from pipeline.family_learning import start_parameters
+from pipeline.markov import MarkovNetwork
 from pipeline.network import Network
 from tasks.projection import project
 from tasks.reading import Partition
@@ -178,3 +180,106 @@ def test_the_likelihood_of_a_long_chain_factors():
         totals.append(math.fsum(evaluate(p, start_parameters(network, p.sub_network)) for p in problems))
     assert totals[0] == pytest.approx(totals[1], rel=1e-10)
     assert -2000 * 30 * 3 < totals[0] < -2000 * 30 * 0.2
+
+
+# --- data terms of Markov random fields ----------------------------------------------------------------------------
+
+# Refaat & Darwiche, Figure 1: a grid of nine variables, those in the middle of its rows and columns numbered by row.
+GRID = [(1, 2), (2, 3), (4, 5), (5, 6), (7, 8), (8, 9), (1, 4), (2, 5), (3, 6), (4, 7), (5, 8), (6, 9)]
+OBSERVED = (2, 3, 4, 5, 7, 9)
+# The paper's table of examples; None is "?".
+T, F = 0, 1
+EXAMPLES = [
+    (T, F, F, F, T, None, T, None, T),
+    (None, T, T, F, T, None, F, None, F),
+    (T, F, T, F, F, T, T, None, T),
+    (None, T, T, F, F, None, F, F, T),
+]
+
+
+def grid_and_rows(times=(2, 7, 3, 8)):
+    """The paper's grid; its examples as often as its compressed table has them: 5 of one kind, 15 of the other."""
+    states = (("t", "f"),) * 9
+    scopes = tuple((a - 1, b - 1) for a, b in GRID)
+    field = MarkovNetwork("grid", tuple("123456789"), states, scopes, (np.ones((2, 2)),) * 12)
+    rows = [
+        tuple(-1 if x is None else x for x in row) for row, n in zip(EXAMPLES, times, strict=True) for _ in range(n)
+    ]
+    return field, rows
+
+
+def sub_networks_of(field, rows, whole=False):
+    return oracle.field_pieces(field, rows, whole)
+
+
+def test_figure_1s_sub_networks():
+    field, rows = grid_and_rows()
+    # The first four examples alone show variable 5 and the rest as the figure has them.
+    found = sub_networks_of(field, rows)
+    by_factors = {tuple(sorted(GRID[f] for f in s.factors)): s for s in found}
+    assert set(by_factors) == {
+        ((1, 2), (1, 4)),
+        ((3, 6), (5, 6), (6, 9)),
+        ((5, 8), (7, 8), (8, 9)),
+        ((2, 3),),
+        ((2, 5),),
+        ((4, 5),),
+        ((4, 7),),
+    }
+    first = by_factors[(1, 2), (1, 4)]
+    assert (first.names, first.component, first.boundary) == (("1", "2", "4"), ("1",), ("2", "4"))
+    assert not first.directed
+    assert by_factors[((2, 3),)].is_complete
+    (together,) = sub_networks_of(field, rows, whole=True)
+    assert together.factors.tolist() == list(range(12))
+
+
+def test_figure_1s_compressed_table():
+    """Projected on 1, 2 and 4: (t, f, f) five times and (?, t, f) fifteen times, as in the paper."""
+    field, rows = grid_and_rows()
+    found = sub_networks_of(field, rows)
+    k = next(i for i, s in enumerate(found) if s.names == ("1", "2", "4"))
+    counts = project(oracle.as_partition(rows), pack_scopes(found, 0), False, True).counts[k]
+    table = oracle.listed(counts.instances)
+    # (hidden, factors, observed variables, their values): variables numbered within the sub-network.
+    assert table == [(((), (), (0, 1, 2), (T, F, F)), 5), (((0,), (0, 1), (1, 2), (T, F)), 15)]
+
+
+def test_figure_1s_instances_and_counts():
+    """Beyond the paper: rows that observe a factor count it, and only the other fifteen need an inference."""
+    field, rows = grid_and_rows()
+    found = sub_networks_of(field, rows)
+    k = next(i for i, s in enumerate(found) if s.names == ("1", "2", "4"))
+    counts = project(oracle.as_partition(rows), pack_scopes(found), False).counts[k]
+    assert counts.complete.tolist() == [0, 5, 0, 0, 0, 5, 0, 0]
+    assert oracle.listed(counts.instances) == [(((0,), (0, 1), (1, 2), (T, F)), 15)]
+
+
+def test_the_papers_bounds_on_distinct_rows():
+    """2^6 3^3 = 1728 of the whole and 2^2 3 = 12 of the first sub-network, in the plan."""
+    field, rows = grid_and_rows((600, 700, 800, 900))
+    table = oracle.as_table(field, rows)
+    planned = {s.variables: s.max_rows for s in plan(field, table).sub_networks}
+    assert planned[("1",)] == 12
+    assert [s.max_rows for s in plan(field, table, decompose=False).sub_networks] == [1728]
+
+
+@given(st.integers(0, 10**6), st.integers(1, 7), st.sampled_from(oracle.FIELD_KINDS))
+@settings(max_examples=80)
+def test_data_terms_partition_the_factors(seed, n, kind):
+    """By definition: factors are together where a path of shared variables that may miss joins them."""
+    field, rows = oracle.incomplete_field(seed, n, 12, kind)
+    may_miss = {v for v in range(n) if any(row[v] < 0 for row in rows)}
+    found = {frozenset(s.factors.tolist()) for s in sub_networks_of(field, rows)}
+    left, wanted = set(range(len(field.scopes))), set()
+    while left:
+        part = {min(left)}
+        while True:
+            shared = {v for f in part for v in field.scopes[f]} & may_miss
+            larger = part | {f for f in left if shared & set(field.scopes[f])}
+            if larger == part:
+                break
+            part = larger
+        wanted.add(frozenset(part))
+        left -= part
+    assert found == wanted
