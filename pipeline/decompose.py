@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.markov import AnyNetwork, MarkovNetwork
@@ -78,11 +78,30 @@ class _Union:
         self.leader[self.find(i)] = self.find(j)
 
 
+def _sub_network(
+    network: AnyNetwork,
+    scope: Sequence[int],
+    factors: Sequence[int],
+    columns: Mapping[str, int],
+    always_observed: Collection[str],
+) -> SubNetwork:
+    """Some families or factors as a learning problem over the variables of `scope`, in that order."""
+    local = {v: k for k, v in enumerate(scope)}
+    return make_sub_network(
+        names=[network.variables[v] for v in scope],
+        cardinalities=[network.cardinalities[v] for v in scope],
+        columns=[columns.get(network.variables[v], -1) for v in scope],
+        may_miss=[network.variables[v] not in always_observed for v in scope],
+        families=[[local[v] for v in network.scopes[f]] for f in factors],
+        factors=factors,
+        directed=isinstance(network, Network),
+    )
+
+
 def _data_terms(
     network: MarkovNetwork, columns: Mapping[str, int], always_observed: Collection[str], whole: bool
 ) -> Decomposition:
     """Connected parts of the graph of factors, without the edges whose shared variables are always observed."""
-    cardinalities = network.cardinalities
     is_cut = [v in always_observed and not whole for v in network.variables]
     factors = [f for f, scope in enumerate(network.scopes) if scope]
     union = _Union(len(network.scopes))
@@ -100,18 +119,7 @@ def _data_terms(
     sub_networks = []
     for part in parts.values():
         scope = sorted({v for f in part for v in network.scopes[f]})
-        local = {v: k for k, v in enumerate(scope)}
-        sub_networks.append(
-            make_sub_network(
-                names=[network.variables[v] for v in scope],
-                cardinalities=[cardinalities[v] for v in scope],
-                columns=[columns.get(network.variables[v], -1) for v in scope],
-                may_miss=[network.variables[v] not in always_observed for v in scope],
-                families=[[local[v] for v in network.scopes[f]] for f in part],
-                factors=part,
-                directed=False,
-            )
-        )
+        sub_networks.append(_sub_network(network, scope, part, columns, always_observed))
     return Decomposition(tuple(sub_networks), ())
 
 
@@ -146,19 +154,8 @@ def _components(
     for i in kept:
         components.setdefault(union.find(i), []).append(i)
 
-    cardinalities = network.cardinalities
     sub_networks = []
     for component in components.values():
-        scope = sorted({p for i in component for p in network.parents[i]} | set(component), key=rank.__getitem__)
-        local = {v: k for k, v in enumerate(scope)}
-        sub_networks.append(
-            make_sub_network(
-                names=[network.variables[v] for v in scope],
-                cardinalities=[cardinalities[v] for v in scope],
-                columns=[columns.get(network.variables[v], -1) for v in scope],
-                may_miss=[network.variables[v] not in always_observed for v in scope],
-                families=[[*(local[p] for p in network.parents[i]), local[i]] for i in component],
-                factors=component,
-            )
-        )
+        scope = sorted({v for i in component for v in network.scopes[i]}, key=rank.__getitem__)
+        sub_networks.append(_sub_network(network, scope, component, columns, always_observed))
     return Decomposition(tuple(sub_networks), tuple(network.variables[i] for i in range(n) if pruned[i]))

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.execution import Executor, Progress
-from pipeline.graph import DataPass, data_pass
+from pipeline.graph import DataPass
 from pipeline.impossible import in_words
+from pipeline.job_pass import job_pass
 from pipeline.network import Network
 from pipeline.options import Options
 from pipeline.outcome import Outcome
@@ -76,14 +77,9 @@ class FamilyLearning:
 
     def data_pass(self, reading: Reading) -> DataPass:
         """Wire the data pass."""
-        return data_pass(
-            self.job.dataset,
-            reading,
-            self.job.decomposition.sub_networks,
-            self.job.groups,
-            self.options.drop_barren,
-            not self.options.decompose,
-            self.executor.allowed_bytes,
+        options = self.options
+        return job_pass(
+            self.job, reading, self.executor.allowed_bytes, options.drop_barren, by_row=not options.decompose
         )
 
     def solve(

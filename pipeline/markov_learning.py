@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.execution import Executor
-from pipeline.graph import DataPass, data_pass
+from pipeline.graph import DataPass
 from pipeline.impossible import in_words
+from pipeline.job_pass import job_pass
 from pipeline.markov import MarkovNetwork
 from pipeline.markov_stages import (
     FieldTask,
@@ -219,14 +220,9 @@ class MarkovLearning:
 
     def data_pass(self, reading: Reading) -> DataPass:
         """Wire the data pass."""
-        return data_pass(
-            self.job.dataset,
-            reading,
-            self.job.decomposition.sub_networks,
-            self.job.groups,
-            self.options.drop_barren,
-            not self.options.decompose,
-            self.executor.allowed_bytes,
+        options = self.options
+        return job_pass(
+            self.job, reading, self.executor.allowed_bytes, options.drop_barren, by_row=not options.decompose
         )
 
     def solve(

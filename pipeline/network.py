@@ -94,7 +94,7 @@ class Network:
         """How many states each variable has; every variable's states must be known."""
         return tuple(len(self._states(i)) for i in range(len(self.variables)))
 
-    @property
+    @cached_property
     def scopes(self) -> tuple[tuple[int, ...], ...]:
         """Each family as its table's axes: parents, then the variable."""
         return tuple((*parents, i) for i, parents in enumerate(self.parents))

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pipeline.execution import Executor, Progress, make_executor
 from pipeline.family_learning import start_parameters
-from pipeline.graph import data_pass
 from pipeline.impossible import in_words
+from pipeline.job_pass import job_pass
 from pipeline.learning import run_pass
 from pipeline.markov import MarkovNetwork
 from pipeline.markov_learning import start_potentials
@@ -109,9 +109,7 @@ def score(
     is_field = isinstance(job.network, MarkovNetwork)
     executor.warm_up(*job.kernel_types, "markov" if is_field else "em")
     reading = Reading(job.columns, weight, tuple(job.dataset.missing_tokens))
-    passed = data_pass(
-        job.dataset, reading, job.decomposition.sub_networks, job.groups, True, False, executor.allowed_bytes
-    )
+    passed = job_pass(job, reading, executor.allowed_bytes)
     prepared, measured = run_pass(executor, passed, progress)
     scored = executor.collect(
         score_group,
