@@ -62,7 +62,7 @@ def check_local(job: Job, options: Options) -> MarkovNetwork:
     Raises
     ------
     BadInputError
-        Not a Markov random field, an unknown auxiliary, missing values, settings they do not take.
+        Not a Markov random field, missing values, settings they do not take.
     """
     network, estimator = job.network, options.estimator
     if not isinstance(network, MarkovNetwork):
@@ -70,10 +70,6 @@ def check_local(job: Job, options: Options) -> MarkovNetwork:
             f"estimator {estimator!r}: expected a Markov random field, found Bayesian network {network.name}, which "
             "needs no local estimator"
         )
-    if options.auxiliary not in AUXILIARIES:
-        raise BadInputError(f"auxiliary: expected one of {', '.join(AUXILIARIES)}, found {options.auxiliary!r}")
-    if options.on_missing not in ("refuse", "em"):
-        raise BadInputError(f"on_missing: expected 'refuse' or 'em', found {options.on_missing!r}")
     missing = [*job.observability.partly_observed, *job.observability.hidden]
     shown = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
     if missing and estimator == "pseudo-likelihood":
@@ -277,18 +273,19 @@ class LocalLearning:
 
     def _refuse_zeros(self, counts: Sequence[NDArray[np.float64]], read: Sequence[NDArray[np.float64]]) -> None:
         """Normalised potentials are differences of logarithms: a state without an example leaves none finite."""
-        for q, (own, potentials) in enumerate(zip(counts, read, strict=True)):
-            if np.isfinite(potentials).all():
-                continue
-            clique = self.system.cliques[q]
-            at = np.unravel_index(int(np.argmin(own)), own.shape)
-            states = ", ".join(
-                f"{self.graph.names[v]}={(self.network.states[v] or ())[k]}" for v, k in zip(clique, at, strict=True)
-            )
-            raise BadInputError(
-                f"estimator 'lap': expected every state of a clique to occur, found {own[at]:g} examples of {states}: "
-                "its potentials have no finite estimate; give --pseudo-count (1 is an example spread over all states)"
-            )
+        if all(np.isfinite(potentials).all() for potentials in read):
+            return
+        # What is not finite may be read off one clique because of a state of another that meets it: name that one.
+        q = min(range(len(counts)), key=lambda c: float(counts[c].min()))
+        clique, own = self.system.cliques[q], counts[q]
+        at = np.unravel_index(int(np.argmin(own)), own.shape)
+        states = ", ".join(
+            f"{self.graph.names[v]}={(self.network.states[v] or ())[k]}" for v, k in zip(clique, at, strict=True)
+        )
+        raise BadInputError(
+            f"estimator 'lap': expected every state of a clique to occur, found {own[at]:g} examples of {states}: "
+            "its potentials have no finite estimate; give --pseudo-count (1 is an example spread over all states)"
+        )
 
     def _record(self, q: int, solution: CliqueSolution) -> SubNetworkResult:
         own = self.system.cliques[q]
