@@ -385,21 +385,16 @@ def _learn(job: Job) -> None:
         print_result(result, job.output)
     if "log_z" in result.report:
         _note_unbounded(result.report["unbounded"], note)
-        if not result.converged and "cliques" in result.report:
-            limit = sum(not s.converged for s in result.sub_networks)
-            note(
-                f"not converged: {limit} of {_n(len(result.sub_networks), 'clique')} stopped at "
-                f"{_n(result.report['iterations'], 'iteration')}: their counts may have no finite estimate; "
-                "--pseudo-count keeps it finite" + ("; or raise --max-iterations" * bool(result.report["experimental"]))
-            )
-            raise click.exceptions.Exit(NOT_CONVERGED)
-        if not result.converged:
+        if not result.converged and "moment_error" in result.report:
             note(
                 f"not converged after {_n(result.report['iterations'], 'iteration')}: moments of data and model differ "
                 f"by {result.report['moment_error']:.2g}; raise --max-iterations, or loosen --tolerance"
             )
             raise click.exceptions.Exit(NOT_CONVERGED)
-        return
+    if not result.converged and "estimator" in result.report["settings"]:
+        left = sum(not s.converged for s in result.sub_networks)
+        note(f"not converged: {left} of {_n(len(result.sub_networks), 'clique')}; a larger --pseudo-count helps")
+        raise click.exceptions.Exit(NOT_CONVERGED)
     if not result.converged:
         limit = sum(not s.converged for s in result.sub_networks)
         note(
@@ -425,30 +420,17 @@ def print_result(result: Any, output: str) -> None:
     from pipeline.display import print_table
 
     report: Mapping[str, Any] = result.report
+    known = report["log_likelihood"] is not None
     summary: list[tuple[str, Any]] = [
         ("rows", report["rows"]),
-        ("log likelihood", _likelihood(report["log_likelihood"])),
-        ("per row", _likelihood(report["log_likelihood_per_row"])),
+        ("log likelihood", float(result.log_likelihood) if known else "not known: it needs a jointree, complete data"),
+        ("per row", float(report["log_likelihood_per_row"]) if known else ""),
         ("converged", bool(result.converged)),
         ("sub-networks", len(result.sub_networks)),
         ("most iterations", report["iterations"]),
     ]
-    if "cliques" in report:
-        summary[-2:] = [
-            ("estimator", f"LAP, auxiliary {report['settings']['auxiliary']}"),
-            ("cliques", report["cliques"]),
-            ("distinct problems", report["problems"]),
-            ("largest neighbourhood", report["largest_neighbourhood"]),
-            ("most iterations", report["iterations"]),
-        ]
-        if report["experimental"]:
-            summary.append(("experimental", report["experimental"]))
-    elif "pseudo_log_likelihood" in report:
-        summary[-2:] = [
-            ("estimator", "pseudo-likelihood"),
-            ("iterations", report["iterations"]),
-            ("pseudo log likelihood", report["pseudo_log_likelihood"]),
-        ]
+    if "estimator" in report["settings"]:
+        summary[-2:] = _local_summary(report)
     elif "log_z" in report:
         summary[-1:] = [
             ("algorithm", report["settings"]["algorithm"]),
@@ -465,10 +447,8 @@ def print_result(result: Any, output: str) -> None:
         summary.append(("without evidence", f"some parameters of {', '.join(names[:SHOWN])}{more}"))
     print_table("learned", ("", ""), [(k, v if isinstance(v, str) else _show(v)) for k, v in summary])
 
-    if "cliques" in report:
-        _print_cliques(result.sub_networks)
-    elif "pseudo_log_likelihood" in report:
-        pass  # Its records are the variables with their neighbours, all alike.
+    if "estimator" in report["settings"]:
+        pass  # its problems are many and all alike
     elif "log_z" in report:
         _print_data_terms(result.sub_networks)
     else:
@@ -476,9 +456,23 @@ def print_result(result: Any, output: str) -> None:
     click.echo(f"written to {output}")
 
 
-def _likelihood(value: float | None) -> float | str:
-    # After an estimation from local counts it may need a jointree that does not fit, or data without gaps.
-    return "not computed" if value is None else float(value)
+def _local_summary(report: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What LAP and pseudo-likelihood have to show."""
+    settings = report["settings"]
+    summary: list[tuple[str, Any]] = [("estimator", settings["estimator"])]
+    if settings["auxiliary"] is not None:
+        summary += [
+            ("auxiliary", settings["auxiliary"]),
+            ("cliques", report["cliques"]),
+            ("local problems", report["problems"]),
+            ("most variables in one", report["largest_neighbourhood"]),
+        ]
+    else:
+        summary.append(("pseudo log likelihood", float(report["pseudo_log_likelihood"])))
+    summary.append(("most iterations", report["iterations"]))
+    if report.get("experimental"):
+        summary.append(("experimental", report["experimental"]))
+    return summary
 
 
 def _print_data_terms(records: Sequence[Any]) -> None:
@@ -490,18 +484,6 @@ def _print_data_terms(records: Sequence[Any]) -> None:
         f"the {len(largest)} sub-networks with most instances; {rest} more" if rest else "sub-networks",
         ("may miss", "boundary", "instances", "data term"),
         [(_names(s.variables), _names(s.boundary), s.instances, float(s.log_likelihood)) for s in largest],
-    )
-
-
-def _print_cliques(records: Sequence[Any]) -> None:
-    from pipeline.display import print_table
-
-    hardest = sorted(records, key=lambda s: (-s.iterations, s.variables))[:SHOWN]
-    rest = len(records) - len(hardest)
-    print_table(
-        f"the {len(hardest)} cliques that took most iterations; {rest} more" if rest else "cliques",
-        ("clique", "around it", "iterations", "converged"),
-        [(_names(s.variables), _names(s.boundary), s.iterations, bool(s.converged)) for s in hardest],
     )
 
 

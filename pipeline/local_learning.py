@@ -50,6 +50,8 @@ from tasks.solving import Size
 
 # Local problems a task; one takes about a millisecond.
 CLIQUES_PER_GROUP, VARIABLES_PER_GROUP = 1000, 2000
+# Local problems are solved further than a whole one would be: it costs little, and their errors add up.
+LOCAL_TOLERANCE = 1e-4
 # Entries of a joint table over a neighbourhood up to which nothing need be looked at more closely.
 SMALL = 1 << 20
 # Bytes of a jointree up to which a field's log likelihood is worth computing after LAP: half a second.
@@ -205,7 +207,7 @@ class LocalLearning:
             self.chunks = factors + _chunks(len(self.graph.names), VARIABLES_PER_GROUP, threads)
             self.n_factor_groups = len(factors)
         self.settings = LocalSettings(
-            options.pseudo_count, min(options.tolerance, 1e-9), options.max_iterations, options.seed
+            options.pseudo_count, LOCAL_TOLERANCE * options.tolerance, options.max_iterations, options.seed
         )
         self.written: Mapping[str, Any] = {
             "estimator": options.estimator, "auxiliary": options.auxiliary if self.is_lap else None,
@@ -275,16 +277,15 @@ class LocalLearning:
         """Normalised potentials are differences of logarithms: a state without an example leaves none finite."""
         if all(np.isfinite(potentials).all() for potentials in read):
             return
-        # What is not finite may be read off one clique because of a state of another that meets it: name that one.
-        q = min(range(len(counts)), key=lambda c: float(counts[c].min()))
+        q = min(range(len(counts)), key=lambda q: float(counts[q].min()))
         clique, own = self.system.cliques[q], counts[q]
         at = np.unravel_index(int(np.argmin(own)), own.shape)
         states = ", ".join(
             f"{self.graph.names[v]}={(self.network.states[v] or ())[k]}" for v, k in zip(clique, at, strict=True)
         )
         raise BadInputError(
-            f"estimator 'lap': expected every state of a clique to occur, found {own[at]:g} examples of {states}: "
-            "its potentials have no finite estimate; give --pseudo-count (1 is an example spread over all states)"
+            f"estimator 'lap': expected every state of every clique to occur, found {own[at]:g} examples of {states}: "
+            "potentials around it have no finite estimate; give --pseudo-count (1 is an example spread over all states)"
         )
 
     def _record(self, q: int, solution: CliqueSolution) -> SubNetworkResult:

@@ -45,6 +45,8 @@ from tasks.solving import Size
 
 # An entry with fewer expected examples has, as far as can be told, none: its potential runs to minus infinity.
 FEW = 1e-2
+# Positive potentials of a factor may be this far apart, nats: inference has its factors scaled to a maximum of one.
+WIDEST = 700.0
 NEEDS_COMPLETE = ("closed-form", "ipf")
 NO_PENALTY = ("closed-form", "ipf", "edml")
 
@@ -304,7 +306,7 @@ def start_potentials(
     Raises
     ------
     BadInputError
-        It has none; the message ends with what is needed.
+        It has none; the message ends with what is needed. Or one whose positive entries are too far apart for a double.
     """
     parts = []
     for f in network.learnable:
@@ -312,7 +314,15 @@ def start_potentials(
         if table is None:
             raise BadInputError(f"network {network.name} has no table for {network.describe(f)}: {need}")
         with np.errstate(divide="ignore"):
-            parts.append(np.log(table).ravel())
+            logs = np.log(table).ravel()
+        positive = logs[logs > -np.inf]
+        if np.ptp(positive) > WIDEST:
+            raise BadInputError(
+                f"network {network.name}: the table of {network.describe(f)} has positive entries from "
+                f"{float(table[table > 0].min())!r} to {float(table.max())!r}, expected none below 1e-304 of the "
+                "largest: next to it they cannot be told from zero; write zero, or scale the table"
+            )
+        parts.append(logs)
     return np.concatenate(parts)
 
 

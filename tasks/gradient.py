@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tasks.accelerate import row_bounds
+from tasks.blas import one_thread
 from tasks.em import (
     CONVERGED,
     IMPOSSIBLE_FAMILY,
@@ -211,7 +212,7 @@ def _climb(
     if method == "L-BFGS-B":
         options |= {"ftol": 0.0, "maxfun": 50 * max_iterations, "maxcor": 10}
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), one_thread():
             minimize(value, np.zeros(len(eta)), jac=True, method=method, callback=after, options=options)
     except _Stop:
         pass

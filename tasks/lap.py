@@ -246,7 +246,8 @@ def read_off(clique: Scope, scopes: Sequence[Scope], tables: Sequence[NDArray[np
         for chosen in subsets(len(shared)):
             part = values[slots(chosen, len(shared))]
             order = sorted(range(len(chosen)), key=lambda k: axes[chosen[k]])
-            out[slots([axes[k] for k in chosen], len(clique))] += part.transpose(order)
+            with np.errstate(invalid="ignore"):
+                out[slots([axes[k] for k in chosen], len(clique))] += part.transpose(order)
     return out
 
 

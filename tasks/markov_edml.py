@@ -130,4 +130,4 @@ def _slope(terms: Terms, point: Point, way: Floats) -> float:
     share = terms.n_examples + terms.penalty.pseudo_count
     gradient = point.expected + pseudo_counts(terms.graph, terms.penalty.pseudo_count) - share * point.marginals
     finite = np.isfinite(way)
-    return float(gradient[finite] @ way[finite]) / share
+    return float((gradient[finite] * way[finite]).sum()) / share

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tasks.blas import one_thread
 from tasks.jointree import Floats
 from tasks.markov_em import moment_error
 from tasks.markov_terms import Point, Terms, pseudo_counts
@@ -108,7 +109,7 @@ def run_gradient(
         if method == "lbfgs":
             options |= {"ftol": 0.0, "maxfun": 50 * max_iterations, "maxcor": memory}
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), one_thread():
                 minimize(
                     value, np.zeros(int(free.sum())), jac=True, method=METHODS[method], callback=after, options=options
                 )

@@ -211,9 +211,9 @@ def scaled(eta: Floats, bases: Longs) -> tuple[Floats, Floats]:
 
 
 def weighted_sum(weights: Floats, eta: Floats) -> float:
-    """Σ weight · η, where nothing times minus infinity is nothing."""
+    """Σ weight · η, where nothing times minus infinity is nothing; no dot product, see `tasks.blas`."""
     used = weights != 0
-    return float(weights[used] @ eta[used])
+    return float((weights[used] * eta[used]).sum())
 
 
 class Terms(Protocol):
@@ -260,7 +260,7 @@ def combine(
         objective += weighted_sum(pseudo_counts(terms.graph, pseudo), shifted) - pseudo * log_z
     if terms.penalty.l2:
         free = eta > -np.inf
-        objective -= 0.5 * terms.penalty.l2 * float(eta[free] @ eta[free])
+        objective -= 0.5 * terms.penalty.l2 * float((eta[free] * eta[free]).sum())
     return Point(eta, log_likelihood, objective, log_z + math.fsum(tops.tolist()), complete + expected, marginals)
 
 

@@ -460,7 +460,7 @@ def local_terms(
 def part_of(rows, part, weights) -> Partition:
     """Some of the rows, with a column for whatever any row observes."""
     shown = [v for v in range(len(rows[0])) if any(row[v] >= 0 for row in rows)]
-    codes = np.array([[row[v] for row in part] for v in shown], "int8").reshape(len(shown), len(part))
+    codes = np.array([[row[v] for row in part] for v in shown], "int16").reshape(len(shown), len(part))
     return Partition(codes, np.array(weights) if len(weights) else None)
 
 

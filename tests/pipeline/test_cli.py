@@ -73,6 +73,7 @@ def fake_result(converged=True):
         report={
             "rows": 10,
             "log_likelihood": -12.5,
+            "settings": {"algorithm": "em"},
             "log_likelihood_per_row": -1.25,
             "iterations": 4,
             "unlearnable": {"a": 2},
@@ -126,6 +127,9 @@ def test_learn_passes_the_defaults_and_starts_no_cluster(learned, tmp_path):
         "network": "alarm",
         "data": "data",
         "algorithm": "auto",
+        "estimator": "exact",
+        "auxiliary": "exact",
+        "on_missing": "refuse",
         "l2": 0.0,
         "pseudo_count": 0.0,
         "names": None,
@@ -150,6 +154,7 @@ def test_learn_passes_the_defaults_and_starts_no_cluster(learned, tmp_path):
 def test_learn_passes_every_flag(learned, tmp_path):
     flags = "--algorithm em --accelerate --prior 2 --restarts 3 --seed 4 --tolerance 1e-7"
     flags += " --max-iterations 50 --start network --keep-barren --l2 0.5 --pseudo-count 1 --names names.txt"
+    flags += " --estimator lap --auxiliary dense --on-missing em"
     flags += " --no-decompose --missing-token ? --missing-token a,b --weight n --overwrite --json"
     result = invoke("learn", "net.bif", "one.parquet", "two.parquet", "--output", tmp_path, *flags.split())
     assert result.exit_code == 0, result.output
@@ -159,6 +164,9 @@ def test_learn_passes_every_flag(learned, tmp_path):
         "network": "net.bif",
         "data": ["one.parquet", "two.parquet"],
         "algorithm": "em",
+        "estimator": "lap",
+        "auxiliary": "dense",
+        "on_missing": "em",
         "l2": 0.5,
         "pseudo_count": 1.0,
         "names": "names.txt",

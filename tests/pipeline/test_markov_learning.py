@@ -342,7 +342,7 @@ def test_a_penalty_gives_equal_bytes_spread_out(tmp_path, threads):
         threads(n_threads, overhead)
         for algorithm in ("em", "lbfgs"):
             out = tmp_path / f"{n_threads} {algorithm}"
-            learn(field, as_table(field, rows), algorithm=algorithm, l2=0.1, tolerance=1e-5, output=out)
+            learn(field, as_table(field, rows), algorithm=algorithm, l2=0.1, max_iterations=10, output=out)
             found.append(bytes_of(out))
     assert found[:2] == found[2:]
 
@@ -376,6 +376,20 @@ def test_a_network_that_excludes_everything_is_refused():
     for run in (lambda: learn(field, table, start="network", algorithm="lbfgs"), lambda: score(field, table)):
         with pytest.raises(BadInputError, match="the partition function is zero"):
             run()
+
+
+def test_potentials_too_far_apart_for_a_double_are_refused():
+    """Scaled to a maximum of one the smaller would be zero, and rows that show it impossible, which they are not."""
+    field = make_field([2, 2], [(0, 1), (1,)], [[[1e300, 1e-300], [1.0, 0.0]], [1.0, 1.0]])
+    table = as_table(field, [(0, 0), (0, 1), (-1, 1)])
+    for run in (lambda: learn(field, table, start="network", algorithm="lbfgs"), lambda: score(field, table)):
+        with pytest.raises(BadInputError, match=r"factor 0 \(v0, v1\) has positive entries from 1e-300 to 1e\+300"):
+            run()
+    near = make_field([2, 2], [(0, 1), (1,)], [[[1.0, 1e-300], [1e-3, 0.0]], [1e300, 1.0]])
+    here = Enumeration(near)
+    assert score(near, table).log_likelihood == pytest.approx(
+        here.log_likelihood(here.eta, [(0, 0), (0, 1), (-1, 1)])[0], rel=1e-12
+    )
 
 
 # --- what is refused -----------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ import pytest
 
 from pipeline import learn, plan, simulate
 from pipeline.network import Network
+from tasks.elimination_order import find_order
 from tasks.errors import BadInputError, TooLargeError
-from tests.oracle import as_table, incomplete_data
+from tests.oracle import as_table, incomplete_data, make_field
 
 
 def example():
@@ -177,3 +178,35 @@ def test_what_a_plan_checks():
         plan(network, pa.table({"other": [1]}))
     with pytest.raises(BadInputError, match="missing_tokens: expected strings, found 0"):
         plan(network, as_table(network, rows), missing_tokens=[0])
+
+
+def test_a_field_is_planned_with_its_jointree():
+    side = 6
+    n = side * side
+    pairs = [(v, v + 1) for v in range(n) if (v + 1) % side] + [(v, v + side) for v in range(n - side)]
+    grid = make_field([2] * n, pairs)
+    data = pa.table({v: ["s0", "s1"] if i % 7 else [None, "s1"] for i, v in enumerate(grid.variables)})
+    planned = plan(grid, data)
+    order = find_order(grid.variables, grid.cardinalities, grid.scopes)
+    assert planned.model == {"treewidth": order.treewidth, "bytes": order.n_bytes, "decomposable": False}
+    assert (planned.parameters, planned.pruned) == (4 * len(pairs), ())
+    text = str(planned)
+    assert f"model term       jointree of treewidth {order.treewidth}, " in text
+    assert "; not decomposable" in text
+    assert "complete (counted once, not iterated)" in text
+    tree = make_field([2] * 3, [(0, 1), (1, 2)])
+    assert "decomposable: complete data have a closed form" in str(plan(tree, pa.table({"v0": ["s0"], "v1": ["s1"]})))
+    assert plan(tree, pa.table({"v0": ["s0"], "v1": ["s1"]})).as_dict()["model"]["decomposable"]
+
+
+def test_a_field_whose_jointree_does_not_fit_is_refused_before_any_work(no_work, threads):
+    executor = threads(2)
+    side = 12
+    n = side * side
+    pairs = [(v, v + 1) for v in range(n) if (v + 1) % side] + [(v, v + side) for v in range(n - side)]
+    grid = make_field([2] * n, pairs)
+    executor.allowed_bytes = 1 << 20
+    with pytest.raises(
+        TooLargeError, match=r"of 144 variables needs a jointree of treewidth \d+ or more and at least "
+    ):
+        learn(grid, pa.table({v: ["s0"] for v in grid.variables}))

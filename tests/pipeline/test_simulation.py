@@ -1,5 +1,7 @@
 """Simulated datasets: what is in the files, and that they appear whole or not at all."""
 
+import dataclasses
+import random
 import threading
 
 import numpy as np
@@ -12,6 +14,7 @@ import pipeline.simulation
 from pipeline.network import Network
 from pipeline.simulation import simulate
 from tasks.errors import BadInputError
+from tests import oracle
 
 NETWORK = Network(
     name="small",
@@ -228,3 +231,68 @@ def test_progress_counts_rows(tmp_path):
     simulate(NETWORK, tmp_path / "out", rows=100, partitions=4, progress=lambda *args: seen.append(args))
     assert [s[1] for s in seen] == [25, 50, 75, 100]
     assert {(s[0], s[2]) for s in seen} == {("simulate", 100)}
+
+
+# --- Markov random fields ------------------------------------------------------------------------------------------
+
+
+def test_a_field_is_drawn_from_exactly(tmp_path):
+    """Every factor's moments and every joint state within five standard deviations; cycles and zeros included."""
+    field = oracle.make_field(
+        [2, 3, 2, 2],
+        [(0, 1), (1, 2), (2, 3), (3, 0), (1,)],
+        [[[1, 2, 0], [3, 1, 2]], [[1, 4], [2, 2], [1, 3]], [[3, 1], [1, 2]], [[1, 5], [2, 1]], [1, 2, 0.5]],
+    )
+    n = 40_000
+    simulate(field, tmp_path / "out", rows=n, partitions=3, seed=7)
+    columns = read(tmp_path / "out").to_pydict()
+    rows = list(zip(*(columns[v] for v in field.variables), strict=True))
+    here = oracle.Enumeration(field)
+    wanted = here.probabilities(here.eta)
+    states = [tuple(field.states[v][x] for v, x in enumerate(state)) for state in here.states.tolist()]
+    counts = np.array([rows.count(state) for state in states])
+    assert counts.sum() == n
+    assert (counts[wanted == 0] == 0).all()
+    assert (np.abs(counts - n * wanted) <= 5 * np.sqrt(n * wanted * (1 - wanted))).all()
+    moments = here.moments(counts / n)
+    exact = here.marginals(here.eta)
+    assert (np.abs(moments - exact) <= 5 * np.sqrt(exact * (1 - exact) / n)).all()
+
+
+def test_a_fields_rows_depend_on_the_seed_alone(tmp_path):
+    field = oracle.random_field(random.Random(3), 5)
+    ways = {"one": (1, 7), "four": (4, 7), "again": (1, 7), "other": (1, 8)}
+    found = {}
+    for name, (partitions, seed) in ways.items():
+        simulate(field, tmp_path / name, rows=5000, partitions=partitions, seed=seed)
+        found[name] = read(tmp_path / name).to_pydict()
+    assert found["one"] == found["four"] == found["again"] != found["other"]
+    simulate(field, tmp_path / "fewer", rows=2000, seed=7)
+    assert read(tmp_path / "fewer").to_pydict() == {k: v[:2000] for k, v in found["one"].items()}
+
+
+def test_missing_and_hidden_only_take_entries_of_a_field_away(tmp_path):
+    field = oracle.random_field(random.Random(3), 6)
+    simulate(field, tmp_path / "full", rows=3000)
+    done = simulate(field, tmp_path / "some", rows=3000, missing=0.3, missing_variables=0.5, hidden=["v1", "v4"])
+    full, some = read(tmp_path / "full").to_pydict(), read(tmp_path / "some").to_pydict()
+    assert done.hidden == ("v1", "v4")
+    assert done.columns == tuple(some) == ("v0", "v2", "v3", "v5")
+    assert len(done.missing_variables) == 2
+    blanked = 0
+    for v, column in some.items():
+        assert all(a in (b, None) for a, b in zip(column, full[v], strict=True))
+        assert (None in column) == (v in done.missing_variables)
+        blanked += column.count(None)
+    assert blanked == done.missing_entries
+    assert abs(blanked / 6000 - 0.3) < 5 * np.sqrt(0.21 / 6000)
+
+
+def test_a_field_without_tables_or_without_states_left_is_refused(tmp_path):
+    field = oracle.make_field([2, 2], [(0, 1)])
+    with pytest.raises(BadInputError, match=r"has no table for factor 0 \(v0, v1\)"):
+        simulate(dataclasses.replace(field, tables=(None,)), tmp_path / "out", rows=5)
+    nothing = oracle.make_field([2, 2], [(0, 1), (0,), (1,)], [[[1, 0], [1, 1]], [1, 0], [0, 1]])
+    with pytest.raises(BadInputError, match="nothing can be drawn: the potentials exclude every state"):
+        simulate(nothing, tmp_path / "out", rows=5)
+    assert no_leftovers(tmp_path)
