@@ -52,6 +52,8 @@ from tasks.solving import Size
 CLIQUES_PER_GROUP, VARIABLES_PER_GROUP = 1000, 2000
 # Local problems are solved further than a whole one would be: it costs little, and their errors add up.
 LOCAL_TOLERANCE = 1e-4
+# Below this a moment's error is rounding.
+LEAST_TOLERANCE = 1e-13
 # Entries of a joint table over a neighbourhood up to which nothing need be looked at more closely.
 SMALL = 1 << 20
 # Bytes of a jointree up to which a field's log likelihood is worth computing after LAP: half a second.
@@ -207,7 +209,10 @@ class LocalLearning:
             self.chunks = factors + _chunks(len(self.graph.names), VARIABLES_PER_GROUP, threads)
             self.n_factor_groups = len(factors)
         self.settings = LocalSettings(
-            options.pseudo_count, LOCAL_TOLERANCE * options.tolerance, options.max_iterations, options.seed
+            options.pseudo_count,
+            max(LOCAL_TOLERANCE * options.tolerance, min(options.tolerance, LEAST_TOLERANCE)),
+            options.max_iterations,
+            options.seed,
         )
         self.written: Mapping[str, Any] = {
             "estimator": options.estimator, "auxiliary": options.auxiliary if self.is_lap else None,

@@ -5,6 +5,8 @@ import json
 import math
 import random
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +26,7 @@ from pipeline.local_stages import LocalField, conditional_group, conditionals
 from pipeline.normalised import normalise
 from pipeline.stages import compile_group, merge, project
 from pipeline.uai import write_uai
-from tasks.errors import BadInputError, TooLargeError
+from tasks.errors import BadInputError, ImpossibleDataError, TooLargeError
 from tasks.lap import AUXILIARIES, CliqueSystem
 from tasks.markov_graph import Graph
 from tasks.markov_terms import Penalty
@@ -376,6 +378,29 @@ def test_em_takes_pseudo_counts_and_weights():
     np.testing.assert_allclose(vector(result.learned), vector(best.learned), atol=1e-5)
 
 
+def test_em_that_drives_states_to_zero_is_one_line(monkeypatch):
+    """Without a pseudo count the likelihood's best may be at the border; it takes EM a while to get there."""
+
+    def fail(*_):
+        raise ImpossibleDataError("the partition function is zero", (), ())
+
+    monkeypatch.setattr("pipeline.local_stages._solve_incomplete", fail)
+    field = make_field([2, 2, 2], [(0, 1), (1, 2)])
+    table = as_table(field, [(0, 0, 1), (1, 1, -1)])
+    with pytest.raises(BadInputError, match=r"^estimator 'lap': EM around clique \(v\d, v\d\) .*; give --pseudo-count"):
+        learn(field, table, estimator="lap", on_missing="em")
+
+
+def test_nothing_is_compiled_in_a_timed_stage():
+    """In a process of its own: after the warm-up the kernels that LAP needs are there."""
+    code = (
+        "from tasks.warmup import warm_up; warm_up(kernels='markov')\n"
+        "from tasks import ipf; assert ipf._fit.signatures, 'cold'"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+
+
 # --- what is refused -----------------------------------------------------------------------------------------------
 
 
@@ -472,7 +497,7 @@ def test_a_state_without_an_example_is_named(auxiliary, tmp_path):
     rows = [x for x in itertools.product((0, 1), repeat=4) if x[2:] != (1, 1)] * 3
     with pytest.raises(BadInputError) as found:
         learn(field, as_table(field, rows), estimator="lap", auxiliary=auxiliary, output=tmp_path / "out")
-    assert "found 0 examples of v2=s1, v3=s1: its potentials have no finite estimate; give --pseudo-count" in str(
+    assert "found 0 examples of v2=s1, v3=s1: potentials around it have no finite estimate; give --pseudo-count" in str(
         found.value
     )
     assert "\n" not in str(found.value)
@@ -535,12 +560,7 @@ def test_the_commands_together(tmp_path):
     (tmp_path / "lattice.uai").write_text(write_uai(field))
     simulate(tmp_path / "lattice.uai", tmp_path / "rows", rows=20_000, partitions=3)
     exact = learn(tmp_path / "lattice.uai", tmp_path / "rows")
-    for way, said in (
-        ((*LAP, "--auxiliary", "exact"), "LAP, auxiliary exact"),
-        ((*LAP, "--auxiliary", "dense"), "LAP, auxiliary dense"),
-        ((*LAP, "--auxiliary", "pairwise"), "LAP, auxiliary pairwise"),
-        (PSEUDO, "pseudo-likelihood"),
-    ):
+    for way in (*((*LAP, "--auxiliary", a) for a in AUXILIARIES), PSEUDO):
         command = (
             "learn",
             tmp_path / "lattice.uai",
@@ -552,8 +572,8 @@ def test_the_commands_together(tmp_path):
         )
         done = invoke(*command)
         assert done.exit_code == 0, done.output
-        assert said in done.stdout
-        assert "cliques that took most iterations" in done.stdout or way == PSEUDO or "cliques" in done.stdout
+        assert way[-1] in done.stdout
+        assert "written to" in done.stdout
         report = json.loads(invoke(*command, "--json").stdout)
         assert report["settings"]["estimator"] == way[1]
         learned = load_network(tmp_path / "out" / "network.uai")
@@ -579,10 +599,9 @@ def test_not_converged_is_said(tmp_path, square, monkeypatch):
     monkeypatch.setattr("pipeline.local_stages.MAX_SWEEPS", 1)
     done = invoke("learn", square, tmp_path / "full", "--output", tmp_path / "b", *LAP)
     assert done.exit_code == 3
-    assert "not converged: 4 of 4 cliques stopped at 1 iteration: " in done.stderr
-    assert "--pseudo-count" in done.stderr
+    assert "not converged: 4 of 4 cliques; a larger --pseudo-count helps\n" in done.stderr
     em = (*LAP, "--on-missing", "em", "--max-iterations", 1)
     done = invoke("learn", square, tmp_path / "some", "--output", tmp_path / "c", *em)
     assert done.exit_code == 3
     assert "experimental" in done.stdout
-    assert "raise --max-iterations" in done.stderr
+    assert "helps; or raise --max-iterations\n" in done.stderr
