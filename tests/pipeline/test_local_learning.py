@@ -21,7 +21,7 @@ from cluster import connect
 from pipeline import learn, load_network, score, simulate
 from pipeline.cli import main
 from pipeline.execution import LocalExecutor
-from pipeline.local_learning import PseudoTerms
+from pipeline.local_learning import PseudoTerms, check_neighbourhoods
 from pipeline.local_stages import LocalField, conditional_group, conditionals
 from pipeline.normalised import normalise
 from pipeline.stages import compile_group, merge, project
@@ -550,6 +550,21 @@ def test_a_hub_whose_leaves_hang_together_is_for_pseudo_likelihood():
         ):
             learn(field, table, estimator="lap", auxiliary=auxiliary)
     assert learn(field, table, estimator="pseudo-likelihood", l2=0.1).converged
+
+
+def test_tables_that_do_not_fit_together_are_refused():
+    """Each clique's is small, all of them are not; pairwise holds no table over a whole neighbourhood."""
+    system = CliqueSystem(make_field([2] * 125, lattice_pairs(5, 5, 5)).graph)
+    said = "count tables of 300 neighbourhoods of up to 12 variables take .* GiB with auxiliary '{}', allowed .* GiB; "
+    for auxiliary in ("exact", "dense"):
+        assert check_neighbourhoods(system, auxiliary, 1 << 17, 16) == 12
+        with pytest.raises(TooLargeError, match=said.format(auxiliary) + "use --auxiliary pairwise"):
+            check_neighbourhoods(system, auxiliary, 1 << 17)
+    assert check_neighbourhoods(system, "pairwise", 1 << 17) == 12
+    # A hub of 18 leaves: 2^17 states of the others, but no table over them.
+    assert check_neighbourhoods(CliqueSystem(star(18).graph), "exact", 1 << 20) == 19
+    with pytest.raises(TooLargeError, match="count tables of 18 neighbourhoods"):
+        check_neighbourhoods(CliqueSystem(star(18).graph), "dense", 1 << 23)
 
 
 # --- the command line ----------------------------------------------------------------------------------------------
