@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pipeline.planning import plan as plan
     from pipeline.scoring import score as score
     from pipeline.simulation import simulate as simulate
+    from pipeline.structure import learn_structure as learn_structure
     from tasks.errors import BadInputError as BadInputError
     from tasks.errors import ImpossibleDataError as ImpossibleDataError
     from tasks.errors import LikelihoodFellError as LikelihoodFellError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 # Resolved on first use: `dask --help` imports this package, and must not pay for numba, pyarrow or pgmpy.
 _HOMES = {
     "learn": "pipeline.learning",
+    "learn_structure": "pipeline.structure",
     "load_network": "pipeline.networks",
     "plan": "pipeline.planning",
     "score": "pipeline.scoring",

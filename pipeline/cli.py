@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -111,6 +111,10 @@ _names_file = click.option(
 _solving = _options(
     click.option("--keep-barren", is_flag=True, help="Keep variables that don't matter to a row's likelihood."),
     click.option("--no-decompose", is_flag=True, help="Solve the network as one problem, for comparison."),
+)
+_where = _options(
+    click.option("--workers", type=int, metavar="N", help="Start a local Dask cluster of N processes."),
+    click.option("--scheduler", metavar="ADDRESS", help="Use the Dask cluster at tcp://host:port."),
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -256,8 +260,7 @@ def plan(
 @_names_file
 @_solving
 @_reading
-@click.option("--workers", type=int, metavar="N", help="Start a local Dask cluster of N processes.")
-@click.option("--scheduler", metavar="ADDRESS", help="Use the Dask cluster at tcp://host:port.")
+@_where
 @click.option("--overwrite", is_flag=True, help="Replace the output directory.")
 @_json
 def learn(**flags: Any) -> None:
@@ -308,6 +311,65 @@ def score(
 
 
 @main.command()
+@_data
+@click.option("--output", metavar="DIR", required=True, help="Directory to write; it appears whole or not at all.")
+@click.option("--root", metavar="COLUMN", help="Direct the tree from here.  [default: the most neighbours]")
+@click.option("--columns", metavar="A,B,...", help="Take these columns only.")
+@click.option("--prior", type=float, default=1.0, help="Dirichlet exponent of the parameters.  [default: 1.0]")
+@_reading
+@_where
+@click.option("--overwrite", is_flag=True, help="Replace the output directory.")
+@_json
+def structure(
+    data: tuple[str, ...],
+    output: str,
+    root: str | None,
+    columns: str | None,
+    prior: float,
+    missing_token: tuple[str, ...],
+    weight: str | None,
+    workers: int | None,
+    scheduler: str | None,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Learn a tree over DATA's columns: that of largest likelihood, after Chow and Liu."""
+    from pipeline.display import note, print_json, show_progress
+    from pipeline.output import check_output
+
+    if workers is not None and scheduler is not None:
+        raise click.UsageError("--workers and --scheduler exclude each other: a running scheduler has its own workers.")
+    if workers is not None and workers < 1:
+        raise click.UsageError(f"--workers: expected a whole number of at least 1, found {workers}.")
+    check_output(output, overwrite)
+    with ExitStack() as stack:
+        client = _connect(stack, workers, scheduler)
+        from pipeline import learn_structure as run
+
+        progress = stack.enter_context(show_progress())
+        result = run(
+            _source(data),
+            columns=None if columns is None else [name.strip() for name in columns.split(",")],
+            root=root,
+            prior=prior,
+            weight=weight,
+            missing_tokens=missing_token,
+            client=client,
+            output=output,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    if as_json:
+        print_json(result.report)
+    else:
+        _print_structure(result, output)
+    for line in result.report["notes"]:
+        note(f"note: {line}")
+    if not result.converged:
+        raise click.exceptions.Exit(NOT_CONVERGED)
+
+
+@main.command()
 @click.argument("job", metavar="JOB.toml")
 def run(job: str) -> None:
     """Run the learning job that a TOML file describes.
@@ -333,22 +395,27 @@ def _source(data: tuple[str, ...]) -> str | list[str]:
     return data[0] if len(data) == 1 else list(data)
 
 
+def _connect(stack: ExitStack, workers: int | None, scheduler: str | None) -> Any:
+    """A client of the cluster that was asked for, until the stack ends; None where none was."""
+    if workers is None and scheduler is None:
+        return None
+    from cluster import connect
+    from pipeline.display import note
+
+    client = stack.enter_context(connect(scheduler or "local", workers))
+    note(f"dashboard: {client.dashboard_link}")
+    return client
+
+
 def _learn(job: Job) -> None:
     """Run a learning job, print what came of it, and end with its status."""
-    from contextlib import ExitStack
-
     from pipeline.display import note, print_json, show_progress
     from pipeline.output import check_output
 
     # learn() refuses this too, but only after a cluster has been started for it.
     check_output(job.output, job.overwrite)
     with ExitStack() as stack:
-        client = None
-        if job.workers is not None or job.scheduler is not None:
-            from cluster import connect
-
-            client = stack.enter_context(connect(job.scheduler or "local", job.workers))
-            note(f"dashboard: {client.dashboard_link}")
+        client = _connect(stack, job.workers, job.scheduler)
         from pipeline import learn as run
 
         progress = stack.enter_context(show_progress())
@@ -509,6 +576,32 @@ def _print_sub_networks(records: Sequence[Any]) -> None:
             for s in largest
         ],
     )
+
+
+def _print_structure(result: Any, output: str) -> None:
+    """The structure in a few lines, and its strongest edges."""
+    from pipeline.display import print_table
+
+    report = result.report
+    summary: list[tuple[str, Any]] = [
+        ("rows", report["rows"]),
+        ("variables", report["variables"]),
+        ("edges", report["edges"]),
+        ("trees", report["trees"]),
+        ("log likelihood", float(result.log_likelihood)),
+        ("per row", float(report["log_likelihood_per_row"])),
+        ("mutual information", float(report["mutual_information"])),
+        ("parameters", report["parameters"]),
+    ]
+    print_table("structure", ("", ""), [(k, v if isinstance(v, str) else _show(v)) for k, v in summary])
+    rest = len(result.edges) - SHOWN
+    if result.edges:
+        print_table(
+            f"the {SHOWN} strongest edges; {rest} more" if rest > 0 else "edges",
+            ("parent", "child", "mutual information", "available"),
+            [(e.parent, e.child, e.mutual_information, e.available) for e in result.edges[:SHOWN]],
+        )
+    click.echo(f"written to {output}")
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -7,14 +7,27 @@ read-partition ──► project (a group of sub-networks) ──► merge-count
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dask.base import tokenize
 
 from pipeline.dataset import Dataset
-from pipeline.stages import Group, Reading, compile_group, merge, project, read, sizes
+from pipeline.stages import (
+    Group,
+    Reading,
+    TreeTask,
+    compile_group,
+    count,
+    fit,
+    merge,
+    merge_counted,
+    project,
+    read,
+    scan_states,
+    sizes,
+)
 from tasks.reading import TablePart, scan_partition
 from tasks.scopes import MAX_ENTRIES, pack_scopes
 from tasks.subnetwork import SubNetwork
@@ -144,16 +157,49 @@ def pass_over_groups(
             key = ("project-" + token, g, i)
             graph[key] = (project, ("read-partition-" + token, i), scopes)
             level.append(key)
-        depth = 0
-        while len(level) > 1 or depth == 0:
-            above = []
-            for i in range(0, len(level), SPLIT_EVERY):
-                merged = ("merge-counts-" + token, g, depth, i // SPLIT_EVERY)
-                graph[merged] = (merge, level[i : i + SPLIT_EVERY])
-                above.append(merged)
-            level, depth = above, depth + 1
-        graph[("compile-" + token, g)] = (compile_group, level[0], scopes)
+        merged = _merge_tree(graph, level, merge, "merge-counts-" + token, g)
+        graph[("compile-" + token, g)] = (compile_group, merged, scopes)
         graph[("measure-" + token, g)] = (sizes, ("compile-" + token, g), scopes)
         prepared.append(("compile-" + token, g))
         measured.append(("measure-" + token, g))
     return DataPass(graph, tuple(prepared), tuple(measured), members)
+
+
+def _merge_tree(graph: dict[Any, Any], level: list[Any], merge: Callable[..., Any], name: str, *number: int) -> Any:
+    """Merge what is behind some keys, a few at a time; the key of the whole."""
+    depth = 0
+    while len(level) > 1 or depth == 0:
+        above = []
+        for i in range(0, len(level), SPLIT_EVERY):
+            merged = (name, *number, depth, i // SPLIT_EVERY)
+            graph[merged] = (merge, level[i : i + SPLIT_EVERY])
+            above.append(merged)
+        level, depth = above, depth + 1
+    return level[0]
+
+
+def states_graph(
+    dataset: Dataset, names: Sequence[str], weight: str | None, tokens: tuple[str, ...], most: int
+) -> tuple[dict[Any, Any], list[Any]]:
+    """The graph that finds the columns' states and missing values: a task a partition; see `scan_states`."""
+    token = _token(dataset, tuple(names), weight, tokens, most)
+    graph: dict[Any, Any] = {}
+    keys = []
+    for i, part in enumerate(dataset.part_keys(token, graph)):
+        graph[("scan-" + token, i)] = (scan_states, part, list(names), weight, tokens, most)
+        keys.append(("scan-" + token, i))
+    return graph, keys
+
+
+def pair_pass(dataset: Dataset, reading: Reading, task: TreeTask) -> tuple[dict[Any, Any], Any]:
+    """The graph of a structure: read-partition, count-pairs, merge-pairs in a tree, fit-tree; and its result's key."""
+    token = _token(dataset, reading, task)
+    graph: dict[Any, Any] = {f"reading-{token}": reading, f"tree-{token}": task}
+    level: list[Any] = []
+    for i, part in enumerate(dataset.part_keys(token, graph)):
+        graph[("read-partition-" + token, i)] = (read, part, f"reading-{token}")
+        graph[("count-pairs-" + token, i)] = (count, ("read-partition-" + token, i), f"tree-{token}")
+        level.append(("count-pairs-" + token, i))
+    merged = _merge_tree(graph, level, merge_counted, "merge-pairs-" + token)
+    graph["fit-tree-" + token] = (fit, merged, f"tree-{token}")
+    return graph, "fit-tree-" + token

@@ -138,7 +138,7 @@ def learn(
     ----------
     Refaat (2015), *Decomposition Techniques for Learning Graphical Models*, sections 2.3.1 and 6.2.
     """
-    clock = _Clock()
+    clock = Clock()
     options = make_options(
         algorithm=algorithm, prior=prior, damping=damping, accelerate=accelerate, restarts=restarts, seed=seed,
         tolerance=tolerance, max_iterations=max_iterations, start=start, drop_barren=drop_barren, decompose=decompose,
@@ -205,7 +205,7 @@ def learn(
             "missing_tokens": list(job.dataset.missing_tokens), "decompose": decompose,
         },
         "seconds": {},
-        "versions": dict(_versions()),
+        "versions": dict(versions()),
     }  # fmt: skip
     clock.lap("assemble")
     report["seconds"] = clock.seconds
@@ -225,18 +225,19 @@ def run_pass(executor: Executor, passed: DataPass, progress: Progress | None) ->
 
 
 @cache
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Versions of what took part, for the report."""
     names = ["dask-pgm", "dask", "distributed", "numba", "numpy", "pgmpy", "pyarrow"]
-    versions = {}
+    found = {}
     for name in names:
         try:
-            versions[name] = metadata.version(name)
+            found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return versions
+    return found
 
 
-class _Clock:
+class Clock:
     """Seconds by stage."""
 
     def __init__(self) -> None:
@@ -244,6 +245,7 @@ class _Clock:
         self.seconds: dict[str, float] = {}
 
     def lap(self, stage: str) -> None:
+        """End a stage: what passed since the one before is its."""
         now = time.perf_counter()
         self.seconds[stage] = now - self.last
         self.seconds["total"] = now - self.began

@@ -194,6 +194,8 @@ class MarkovLearning:
         self.job, self.executor, self.network, self.options = job, executor, job.network, options
         if options.accelerate:
             raise BadInputError("accelerate: expected a Bayesian network, the only kind it is for; lbfgs is fast here")
+        if not options.drop_barren:
+            raise BadInputError("drop_barren: expected a Bayesian network: an undirected one has no barren variables")
         if options.prior != 1.0:
             raise BadInputError(
                 f"prior: expected a Bayesian network, the only kind it is for, found Markov random field "

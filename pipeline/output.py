@@ -31,6 +31,8 @@ FILES = {
     "parameters.parquet",
     "normalised.parquet",
     "sub_networks.parquet",
+    "mutual_information.parquet",
+    "tree.svg",
     "report.json",
 }
 

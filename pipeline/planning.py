@@ -277,7 +277,7 @@ def make_job(
         net = name_variables(load_network(network), column_names(data, weight), "the data's columns")
     else:
         net = load_network(network, names=names)
-    tokens = _tokens(missing_tokens)
+    tokens = check_tokens(missing_tokens)
     if weight is not None and weight in net.variables:
         raise BadInputError(f"weight column {weight!r} is a variable of network {net.name}; give a column that is not")
     dataset = open_dataset(data, net.variables, weight=weight, missing_tokens=tokens)
@@ -321,7 +321,8 @@ def make_job(
     return Job(net, dataset, columns, seen, pieces, groups, planned, elimination, tree)
 
 
-def _tokens(missing_tokens: Sequence[str]) -> tuple[str, ...]:
+def check_tokens(missing_tokens: Sequence[str]) -> tuple[str, ...]:
+    """Missing-value tokens as given, one or several; refused unless they are strings."""
     tokens = (missing_tokens,) if isinstance(missing_tokens, str) else tuple(missing_tokens)
     for token in tokens:
         if not isinstance(token, str):

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
+from tasks.chow_liu import Tree, fit_tree
 from tasks.em import Solution, expected_counts
 from tasks.errors import ImpossibleDataError
 from tasks.inference import Evidence
+from tasks.pairs import PairCounts, count_pairs, merge_pairs
 from tasks.projection import Projection
 from tasks.projection import merge as merge_projections
 from tasks.projection import project as project_partition
-from tasks.reading import Column, ParquetPart, Partition, TablePart, read_partition
+from tasks.reading import (
+    Column,
+    ParquetPart,
+    Partition,
+    PartitionScan,
+    TablePart,
+    read_partition,
+    scan_partition,
+)
 from tasks.scopes import Scope
 from tasks.solving import Problem, Settings, Size, evaluate, measure, prepare, solve
 from tasks.subnetwork import SubNetwork
@@ -39,6 +49,15 @@ class Group:
     drop_barren: bool
     by_row: bool
     allowed_bytes: int
+
+
+@dataclass(frozen=True)
+class TreeTask:
+    """A Chow–Liu tree's variables, how many states they have, and which is to be a root (None: see `fit_tree`)."""
+
+    names: tuple[str, ...]
+    cardinalities: tuple[int, ...]
+    root: int | None
 
 
 @dataclass(frozen=True)
@@ -143,3 +162,27 @@ def score_group(prepared: Prepared, thetas: Sequence[NDArray[Any]]) -> list[floa
         except ImpossibleDataError as error:
             results.append(error)
     return results
+
+
+def scan_states(
+    part: ParquetPart | TablePart, names: Sequence[str], weight: str | None, tokens: tuple[str, ...], most: int
+) -> PartitionScan:
+    """Stage scan, of all columns' states; of a column with more than `most`, so many and one."""
+    scan = scan_partition(part, names, frozenset(names), weight, tokens)
+    few = {n: v if len(v) <= most else frozenset(sorted(v)[: most + 1]) for n, v in scan.values.items()}
+    return replace(scan, values=few)
+
+
+def count(partition: Partition, task: TreeTask) -> PairCounts:
+    """Stage count-pairs."""
+    return count_pairs(partition, task.cardinalities)
+
+
+def merge_counted(parts: Sequence[PairCounts]) -> PairCounts:
+    """Stage merge-pairs."""
+    return merge_pairs(parts)
+
+
+def fit(pairs: PairCounts, task: TreeTask) -> Tree:
+    """Stage fit-tree: the counts stay where they are, the tree's few come to the driver."""
+    return fit_tree(pairs, task.cardinalities, task.names, task.root)

@@ -76,7 +76,7 @@ def find_order(
             f"the partition function of {n} variables needs a jointree of treewidth {width} or more and at least "
             f"{ENTRY_BYTES * total / 2**30:.3g} GiB ({names[order[-1]]!r} is summed out together with "
             f"{len(cliques[-1])} others), allowed {allowed_bytes / 2**30:.3g} GiB; give it more memory, remove factors "
-            "that close loops, or estimate from local counts (LAP, pseudo-likelihood) instead of exactly"
+            "that close loops, or estimate from local counts (--estimator lap)"
         )
     return EliminationOrder(tuple(order), tuple(map(frozenset, cliques)), width, int(ENTRY_BYTES * total))
 

@@ -37,8 +37,8 @@ def warm_up(code_type: str = "int8", weight_type: str = "int64", kernels: str = 
         Of the partitions' codes.
     weight_type : {"int64", "float64"}
         Of the weights, and so of the counts.
-    kernels : {"em", "edml", "accelerate", "markov"}
-        What is going to learn; all need EM's.
+    kernels : {"em", "edml", "accelerate", "markov", "pairs"}
+        What is going to learn; all need EM's, but for "pairs": a structure.
     """
     key = (code_type, weight_type, kernels)
     with _lock:
@@ -48,9 +48,14 @@ def warm_up(code_type: str = "int8", weight_type: str = "int64", kernels: str = 
         def counting() -> None:
             _counting(code_type, weight_type)
 
+        def pairs() -> None:
+            _pairs(code_type, weight_type)
+
         counting.__name__ = f"counting-{code_type}-{weight_type}"
-        left: list[Callable[[], object]] = [counting, _elimination, _learning]
-        left += {"em": [], "edml": [_edml], "accelerate": [_accelerate], "markov": [_markov]}[kernels]
+        pairs.__name__ = f"pairs-{code_type}-{weight_type}"
+        left: list[Callable[[], object]] = [pairs] if kernels == "pairs" else [counting, _elimination, _learning]
+        more = {"em": [], "edml": [_edml], "accelerate": [_accelerate], "markov": [_markov], "pairs": []}
+        left += more[kernels]
         for wait in (False, True):
             for group in list(left):
                 with _only_process(group.__name__, wait) as mine:
@@ -105,6 +110,15 @@ def _counting(code_type: str, weight_type: str) -> None:
     weights = None if weight_type == "int64" else np.ones(4, weight_type)
     for max_entries in (MAX_ENTRIES, 0):
         merge([project(Partition(codes, weights), pack_scopes([_chain()], max_entries))] * 2)
+
+
+def _pairs(code_type: str, weight_type: str) -> None:
+    from tasks.chow_liu import fit_tree
+    from tasks.pairs import count_pairs
+
+    # Integer weights and none at all are counted by the same kernels.
+    weights = None if weight_type == "int64" else np.ones(4, weight_type)
+    fit_tree(count_pairs(Partition(np.zeros((2, 4), code_type), weights), [2, 2]), [2, 2], "ab")
 
 
 def _elimination() -> Programs:

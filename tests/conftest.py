@@ -22,7 +22,7 @@ def threads(monkeypatch):
     def use(n, overhead=LocalExecutor.overhead):
         executor = LocalExecutor(n)
         executor.overhead = overhead
-        for module in ("learning", "scoring", "planning"):
+        for module in ("learning", "scoring", "planning", "structure"):
             monkeypatch.setattr(f"pipeline.{module}.make_executor", lambda client=None: executor)
         return executor
 

@@ -12,11 +12,12 @@ from pipeline.execution import LocalExecutor
 from pipeline.planning import make_job
 from tasks.em import expected_counts
 from tasks.inference import block_size
+from tasks.pairs import count_pairs
 from tasks.projection import Counts, project
-from tasks.reading import read_partition
+from tasks.reading import Partition, read_partition
 from tasks.scopes import pack_scopes
 from tasks.solving import prepare, random_start
-from tests.benchmarks import acceleration, decomposition, lap, race, reading, scaling
+from tests.benchmarks import acceleration, decomposition, lap, race, reading, scaling, structure
 
 ROWS = 4096
 # Cases that speed is judged by: a fifth of the variables half missing, a tenth of all entries, a fifth hidden.
@@ -116,3 +117,15 @@ def test_lap_runs(capsys):
     assert [line.split()[3:5] for line in lines[1:]] == [
         [str(n), kind] for n in (12, 24) for kind in ("exact", "dense", "pairwise")
     ]
+
+
+def test_structure_runs():
+    found = structure.measure(variables=6, rows=3000, files=2, missing=0.0, rounds=1)
+    assert found["true edges"] == 1.0
+    assert found["count"] > 0
+
+
+def test_counting_pairs(benchmark):
+    codes = np.random.default_rng(0).integers(-1, 2, (40, ROWS)).astype(np.int8)
+    found = benchmark(count_pairs, Partition(codes, None), [2] * 40)
+    assert found.n_rows == ROWS

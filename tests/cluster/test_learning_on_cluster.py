@@ -9,7 +9,7 @@ import pytest
 
 import pipeline.solving
 from cluster import connect
-from pipeline import learn, plan, score
+from pipeline import learn, learn_structure, plan, score
 from pipeline.execution import ClusterExecutor
 from pipeline.network import Network
 from tasks.errors import BadInputError, ImpossibleDataError, TooLargeError
@@ -157,3 +157,34 @@ def test_a_killed_worker_costs_time_and_no_bit(parts, tmp_path):
         _, found = output(tmp_path, "there", start, directory, client=client, progress=kill, **options)
         assert killed
     assert found == wanted
+
+
+@pytest.mark.parametrize("options", [{}, {"weight": "w"}, {"columns": ["a", "b", "c"], "root": "c"}])
+def test_structures_of_equal_bytes(client, tmp_path, options):
+    """Complete columns, one with missing values, a constant: on two processes as in this one."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 3, 3000)
+    codes = {"a": a, "b": (a + (rng.random(3000) < 0.2)) % 3, "c": rng.integers(0, 40, 3000), "d": a % 2, "k": a * 0}
+    table = pa.table({**{n: pa.array(c) for n, c in codes.items()}, "w": rng.integers(0, 9, 3000)})
+    table = table.set_column(3, "d", pa.array(codes["d"], mask=rng.random(3000) < 0.1))
+    data = tmp_path / "data"
+    data.mkdir()
+    for i in range(5):
+        pq.write_table(table.slice(600 * i, 600), data / f"{i}.parquet")
+    files = ("network.bif", "network.uai", "mutual_information.parquet", "tree.svg")
+    outputs = []
+    for where in (None, client):
+        result = learn_structure(data, client=where, output=tmp_path / f"out{len(outputs)}", **options)
+        outputs.append([(tmp_path / f"out{len(outputs)}" / f).read_bytes() for f in files])
+        assert {"a", "b"} in [{e.parent, e.child} for e in result.edges]
+    assert outputs[0] == outputs[1]
+
+
+def test_structures_name_their_stages(client, parts):
+    _, directory, _ = parts
+    told: list = []
+    learn_structure(directory, client=client, progress=lambda *x: told.append(x))
+    assert ("scan", 7, 7) in told
+    assert ("count-pairs", 7, 7) in told
+    for modules in client.run(lambda: sorted({"pgmpy", "pandas", "matplotlib"} & set(sys.modules))).values():
+        assert modules == []

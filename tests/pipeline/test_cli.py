@@ -111,7 +111,7 @@ def test_importing_the_command_line_is_light():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", ["", "simulate", "plan", "learn", "score", "run", "demo"])
+@pytest.mark.parametrize("command", ["", "simulate", "plan", "learn", "score", "structure", "run", "demo"])
 def test_help(command):
     result = invoke(*command.split(), "--help")
     assert result.exit_code == 0
@@ -333,6 +333,57 @@ def test_not_converged_for_real(tmp_path, chain, rows):
     result = invoke("learn", chain, rows, "--output", tmp_path / "out", "--max-iterations", 1, "--tolerance", 1e-12)
     assert result.exit_code == 3, result.output
     assert (tmp_path / "out" / "network.bif").exists()
+
+
+def test_structure(tmp_path, rows):
+    out = tmp_path / "out"
+    result = invoke("structure", rows, "--output", out, "--root", "a")
+    assert result.exit_code == 0, result.output
+    table = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()}
+    assert table["parameters"] == ["EM"]
+    assert [table["a"][0], table["b"][0]] == ["b", "c"]
+    assert f"written to {out}" in result.stdout
+    assert "note: values are missing in a, b, c: each pair was counted over the" in result.stderr
+    scored = invoke("score", out / "network.bif", rows, "--json")
+    report = json.loads((out / "report.json").read_text())
+    assert report["edges"] == 2
+    assert json.loads(scored.stdout)["log_likelihood"] == pytest.approx(report["log_likelihood"], rel=1e-9)
+    again = invoke("structure", rows, "--output", out, "--overwrite", "--columns", "a, b", "--prior", 2, "--json")
+    assert json.loads(again.stdout)["settings"] == {
+        "root": None, "prior": 2.0, "weight": None, "missing_tokens": [], "columns": ["a", "b"],
+    }  # fmt: skip
+
+
+def test_structure_on_a_local_cluster(tmp_path, rows):
+    for name, flags in (("here", ()), ("there", ("--workers", 1))):
+        assert invoke("structure", rows, "--output", tmp_path / name, *flags).exit_code == 0
+    assert (tmp_path / "here" / "network.bif").read_bytes() == (tmp_path / "there" / "network.bif").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--columns", "a"], "a structure needs at least two columns, found only 'a'"),
+        (["--columns", "a,d"], "columns: the data have no column 'd'"),
+        (["--root", "x"], "root: there is no column 'x' to learn from"),
+        (["--prior", "0"], "prior: expected a Dirichlet exponent of at least 1"),
+        (["--weight", "a"], "weight column 'a' has type"),
+        (["--workers", "0"], "--workers: expected a whole number of at least 1, found 0"),
+        (["--workers", "2", "--scheduler", "tcp://x:1"], "--workers and --scheduler exclude each other"),
+        (["--missing-token", "no", "--missing-token", "yes"], "needs at least two columns with values, found none"),
+    ],
+)
+def test_a_structure_that_cannot_be_learned_is_one_line(tmp_path, rows, flags, message):
+    assert message in one_line(invoke("structure", rows, "--output", tmp_path / "out", *flags), 2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_structure_whose_em_stops_is_status_3(tmp_path, rows, monkeypatch):
+    real = pipeline.learn
+    monkeypatch.setattr("pipeline.structure.learn", lambda *a, **k: real(*a, **{**k, "max_iterations": 1}))
+    result = invoke("structure", rows, "--output", tmp_path / "out")
+    assert result.exit_code == 3
+    assert "note: EM stopped at its limit of iterations, 1, before it had converged" in result.stderr
 
 
 def test_missing_data_is_one_line(tmp_path, chain):

@@ -519,7 +519,7 @@ def test_too_large_a_treewidth_is_refused_at_once(tmp_path):
         line = refused(tmp_path, command, tmp_path / "grid.uai", tmp_path / "data")
         assert "the partition function of 1600 variables needs a jointree of treewidth " in line
         assert " GiB" in line
-        assert "LAP, pseudo-likelihood" in line
+        assert "--estimator lap" in line
     line = refused(tmp_path, "simulate", tmp_path / "grid.uai", tmp_path / "new", "--rows", 2)
     assert "treewidth" in line
     assert time.perf_counter() - began < 30

@@ -120,7 +120,7 @@ def test_too_wide_is_refused_at_once(side, seconds):
     assert text.startswith(f"the partition function of {side * side} variables needs a jointree of treewidth ")
     assert " GiB (" in text
     assert "allowed 8 GiB" in text
-    assert "LAP, pseudo-likelihood" in text
+    assert "--estimator lap" in text
     assert "\n" not in text
 
 

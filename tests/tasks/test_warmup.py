@@ -55,6 +55,31 @@ def test_nothing_is_compiled_after_it(code, weight):
     assert result.stdout.strip() == "[]"
 
 
+PAIRS = (
+    CHECK[: CHECK.index("from tasks.projection")].replace("warm_up(code, weight)", "warm_up(code, weight, 'pairs')")
+    + """
+from tasks.chow_liu import fit_tree
+from tasks.pairs import count_pairs
+from tasks.reading import Partition
+
+codes = np.random.default_rng(0).integers(-1, 3, (4, 500)).astype(code)
+for weights in (None, np.arange(500)) if weight == "int64" else (np.random.default_rng(0).random(500),):
+    for states in (3, 40):
+        fit_tree(count_pairs(Partition(codes, weights), [states] * 4), [states] * 4, "abcd")
+print(compiled)
+"""
+)
+
+
+@pytest.mark.parametrize(("code", "weight"), [("int8", "int64"), ("int16", "float64")])
+def test_nothing_is_compiled_for_pairs(code, weight):
+    result = subprocess.run(
+        [sys.executable, "-c", PAIRS, code, weight], capture_output=True, text=True, check=False, timeout=200
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "[]"
+
+
 def test_it_needs_neither_pgmpy_nor_pandas_nor_dask():
     code = "import sys, tasks.warmup; sys.exit(bool({'pgmpy', 'pandas', 'dask', 'distributed'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
