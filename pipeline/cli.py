@@ -460,7 +460,8 @@ def _learn(job: Job) -> None:
             raise click.exceptions.Exit(NOT_CONVERGED)
     if not result.converged and "estimator" in result.report["settings"]:
         left = sum(not s.converged for s in result.sub_networks)
-        note(f"not converged: {left} of {_n(len(result.sub_networks), 'clique')}; a larger --pseudo-count helps")
+        more = "; or raise --max-iterations" if result.report["experimental"] else ""
+        note(f"not converged: {left} of {_n(len(result.sub_networks), 'clique')}; a larger --pseudo-count helps{more}")
         raise click.exceptions.Exit(NOT_CONVERGED)
     if not result.converged:
         limit = sum(not s.converged for s in result.sub_networks)

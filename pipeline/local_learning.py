@@ -52,8 +52,12 @@ from tasks.solving import Size
 CLIQUES_PER_GROUP, VARIABLES_PER_GROUP = 1000, 2000
 # Local problems are solved further than a whole one would be: it costs little, and their errors add up.
 LOCAL_TOLERANCE = 1e-4
+# Below this a moment's error is rounding.
+LEAST_TOLERANCE = 1e-13
 # Entries of a joint table over a neighbourhood up to which nothing need be looked at more closely.
 SMALL = 1 << 20
+# Entries over the variables around a clique up to which its exact structure need not be known to tell its memory.
+NARROW = 1 << 10
 # Bytes of a jointree up to which a field's log likelihood is worth computing after LAP: half a second.
 LIKELIHOOD_BYTES = 1 << 27
 
@@ -64,7 +68,7 @@ def check_local(job: Job, options: Options) -> MarkovNetwork:
     Raises
     ------
     BadInputError
-        Not a Markov random field, an unknown auxiliary, missing values, settings they do not take.
+        Not a Markov random field, missing values, settings they do not take.
     """
     network, estimator = job.network, options.estimator
     if not isinstance(network, MarkovNetwork):
@@ -72,10 +76,6 @@ def check_local(job: Job, options: Options) -> MarkovNetwork:
             f"estimator {estimator!r}: expected a Markov random field, found Bayesian network {network.name}, which "
             "needs no local estimator"
         )
-    if options.auxiliary not in AUXILIARIES:
-        raise BadInputError(f"auxiliary: expected one of {', '.join(AUXILIARIES)}, found {options.auxiliary!r}")
-    if options.on_missing not in ("refuse", "em"):
-        raise BadInputError(f"on_missing: expected 'refuse' or 'em', found {options.on_missing!r}")
     missing = [*job.observability.partly_observed, *job.observability.hidden]
     shown = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
     if missing and estimator == "pseudo-likelihood":
@@ -117,19 +117,31 @@ def check_local(job: Job, options: Options) -> MarkovNetwork:
     return network
 
 
-def check_neighbourhoods(system: CliqueSystem, kind: str, allowed_bytes: int) -> int:
-    """Refuse cliques whose auxiliary field is too wide; the most variables of a neighbourhood.
+def check_neighbourhoods(system: CliqueSystem, kind: str, allowed_bytes: int, n_threads: int = 1) -> int:
+    """Refuse cliques whose auxiliary field is too wide, or all together; the most variables of a neighbourhood.
+
+    Parameters
+    ----------
+    system : CliqueSystem
+        The field's cliques.
+    kind : str
+        The auxiliary construction.
+    allowed_bytes : int
+        Memory that one task may take.
+    n_threads : int
+        As many times as much is there for all count tables, which are held until they are solved.
 
     Raises
     ------
     TooLargeError
-        Names the clique, its neighbourhood's size and the option that fits.
+        Names the clique, its neighbourhood's size and the option that fits; or the tables' size.
     """
     graph = system.graph
-    largest = 0
+    largest = held = 0
     for q, clique in enumerate(system.cliques):
         variables = system.neighbourhood(q)
         largest = max(largest, len(variables))
+        held += 8 * _table_entries(system, q, kind)
         if math.prod(graph.cardinalities[v] for v in variables) <= SMALL or _fits(system, q, kind, allowed_bytes):
             continue
         names = ", ".join(graph.names[v] for v in clique[:6])
@@ -139,7 +151,26 @@ def check_neighbourhoods(system: CliqueSystem, kind: str, allowed_bytes: int) ->
             f"clique ({names}) has a neighbourhood of {len(variables)} variables, too many for auxiliary {kind!r} in "
             f"{allowed_bytes / 2**30:.3g} GiB; use {instead}"
         )
+    if held > allowed_bytes * n_threads:
+        instead = "--auxiliary pairwise, whose tables are small, more memory" if kind != "pairwise" else "more memory"
+        raise TooLargeError(
+            f"the count tables of {len(system.cliques):,} neighbourhoods of up to {largest} variables take "
+            f"{held / 2**30:.3g} GiB with auxiliary {kind!r}, allowed {allowed_bytes * n_threads / 2**30:.3g} GiB; use "
+            f"{instead} or --estimator pseudo-likelihood"
+        )
     return largest
+
+
+def _table_entries(system: CliqueSystem, q: int, kind: str) -> int:
+    """At most how many entries a clique's auxiliary counts have, its small ones left out."""
+    graph, own = system.graph, set(system.cliques[q])
+    rest = math.prod(graph.cardinalities[v] for v in system.neighbourhood(q) if v not in own)
+    if kind == "pairwise" or rest <= NARROW:
+        return 0 if kind == "pairwise" else rest
+    if kind == "dense":
+        return rest
+    # What the rest of the field joins may be far less than all of it: a star's leaves are not joined.
+    return sum(math.prod(graph.cardinalities[v] for v in s) for s in make_auxiliary(system, q, kind).scopes)
 
 
 def _fits(system: CliqueSystem, q: int, kind: str, allowed_bytes: int) -> bool:
@@ -192,7 +223,9 @@ class LocalLearning:
         self.is_lap = options.estimator == "lap"
         self.largest = 0
         if self.is_lap:
-            self.largest = check_neighbourhoods(self.system, options.auxiliary, executor.allowed_bytes)
+            self.largest = check_neighbourhoods(
+                self.system, options.auxiliary, executor.allowed_bytes, executor.n_threads
+            )
         number = {c.name: i for i, c in enumerate(job.columns)}
         always = set(job.observability.always_observed)
         self.field = LocalField(
@@ -211,7 +244,10 @@ class LocalLearning:
             self.chunks = factors + _chunks(len(self.graph.names), VARIABLES_PER_GROUP, threads)
             self.n_factor_groups = len(factors)
         self.settings = LocalSettings(
-            options.pseudo_count, LOCAL_TOLERANCE * options.tolerance, options.max_iterations, options.seed
+            options.pseudo_count,
+            max(LOCAL_TOLERANCE * options.tolerance, min(options.tolerance, LEAST_TOLERANCE)),
+            options.max_iterations,
+            options.seed,
         )
         self.written: Mapping[str, Any] = {
             "estimator": options.estimator, "auxiliary": options.auxiliary if self.is_lap else None,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pipeline.stages import Group, Prepared
 from tasks.elimination_order import find_order
+from tasks.errors import BadInputError, ImpossibleDataError
 from tasks.ipf import fit_moments
 from tasks.jointree import Floats, Jointree, make_jointree
 from tasks.lap import Auxiliary, CliqueSystem, make_auxiliaries, read_off
@@ -197,7 +198,16 @@ def _solve_auxiliary(
         eta, expected = log_of(theta), complete
         converged = trusted and error <= settings.tolerance
     else:
-        eta, expected, iterations, converged = _solve_incomplete(problem, tree, complete, settings, weight)
+        try:
+            eta, expected, iterations, converged = _solve_incomplete(
+                problem, tree, complete, settings, weight, field.allowed_bytes
+            )
+        except ImpossibleDataError as cause:
+            names = ", ".join(field.system.graph.names[v] for v in field.system.cliques[auxiliary.cliques[0]])
+            raise BadInputError(
+                f"estimator 'lap': EM around clique ({names}) drives states that no row shows to probability zero; "
+                "give --pseudo-count (1 is an example spread over all states)"
+            ) from cause
     tables = [
         eta[int(lo) : int(hi)].reshape([field.system.graph.cardinalities[v] for v in scope])
         for lo, hi, scope in zip(n.bases[:-1], n.bases[1:], auxiliary.scopes, strict=True)
@@ -213,12 +223,12 @@ def _solve_auxiliary(
 
 
 def _solve_incomplete(
-    problem: Problem, tree: Jointree, complete: Floats, settings: LocalSettings, weight: float
+    problem: Problem, tree: Jointree, complete: Floats, settings: LocalSettings, weight: float, allowed_bytes: int
 ) -> tuple[Floats, Floats, int, bool]:
     """EM inside an auxiliary field: what the papers do not have, and so experimental."""
     n = problem.sub_network
     graph = Graph(n.names, tuple(n.cardinalities.tolist()), tuple(_scopes(n)))
-    model = Model(graph, tree, 1 << 30)
+    model = Model(graph, tree, allowed_bytes)
     data = DataTerm(n, problem.counts, problem.evidence, np.arange(n.n_parameters))
     terms = LocalTerms(model, [data], complete, weight, Penalty(settings.pseudo_count))
     start = random_potentials(graph, settings.seed, 0)

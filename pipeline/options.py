@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.job import ALGORITHMS, ESTIMATORS
+from pipeline.job import ALGORITHMS, AUXILIARIES, ESTIMATORS
 from pipeline.priors import check_exponent
 from tasks.errors import BadInputError
 
@@ -60,6 +60,13 @@ def make_options(**given: Any) -> Options:
         raise BadInputError(f"algorithm: expected one of {', '.join(ALGORITHMS)}, found {given['algorithm']!r}")
     if given["estimator"] not in ESTIMATORS:
         raise BadInputError(f"estimator: expected one of {', '.join(ESTIMATORS)}, found {given['estimator']!r}")
+    if given["auxiliary"] not in AUXILIARIES:
+        raise BadInputError(f"auxiliary: expected one of {', '.join(AUXILIARIES)}, found {given['auxiliary']!r}")
+    if given["on_missing"] not in ("refuse", "em"):
+        raise BadInputError(f"on_missing: expected 'refuse' or 'em', found {given['on_missing']!r}")
+    for name, default in (("auxiliary", "exact"), ("on_missing", "refuse")):
+        if given[name] != default and given["estimator"] != "lap":
+            raise BadInputError(f"{name}: expected estimator 'lap', which it is of, found {given['estimator']!r}")
     if not isinstance(given["accelerate"], bool):
         raise BadInputError(f"accelerate: expected True or False, found {given['accelerate']!r}")
     if given["start"] not in ("random", "network"):

@@ -168,7 +168,7 @@ def _accelerate() -> None:
 def _markov() -> None:
     from tasks.elimination_order import find_order
     from tasks.inference import sweep
-    from tasks.ipf import sweep_factors
+    from tasks.ipf import fit_moments, sweep_factors
     from tasks.jointree import make_jointree
     from tasks.model_term import model_term
 
@@ -177,6 +177,7 @@ def _markov() -> None:
     theta = np.ones(int(tree.bases[-1]))
     model_term(tree, theta)
     sweep_factors(tree, theta, np.full(len(theta), 0.25))
+    fit_moments(tree, np.full(len(theta), 0.25), 1e-6, 2)
     n, evidence = _one_table()
     scratch = np.empty((2, 4))
     sweep(np.full(n.n_parameters, 1 / 3), np.empty((1, n.n_parameters)), 1, scratch[0], scratch[1], evidence.arrays)

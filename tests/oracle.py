@@ -256,6 +256,75 @@ def with_potentials(network: MarkovNetwork, eta) -> MarkovNetwork:
     return MarkovNetwork(network.name, network.variables, network.states, network.scopes, tuple(tables))
 
 
+def lattice_pairs(*sides: int) -> list[tuple[int, int]]:
+    """Neighbours in a lattice of any dimension, numbered with the last coordinate running fastest."""
+    places = list(itertools.product(*map(range, sides)))
+    number = {place: v for v, place in enumerate(places)}
+    pairs = []
+    for place in places:
+        for axis in range(len(sides)):
+            other = tuple(x + (a == axis) for a, x in enumerate(place))
+            if other in number:
+                pairs.append((number[place], number[other]))
+    return pairs
+
+
+def chimera_pairs(rows: int, columns: int, shore: int) -> list[tuple[int, int]]:
+    """A Chimera graph: cells of two shores, joined within a cell, one shore along columns, the other along rows."""
+
+    def number(r, c, side, k):
+        return ((r * columns + c) * 2 + side) * shore + k
+
+    pairs = []
+    for r, c in itertools.product(range(rows), range(columns)):
+        for k in range(shore):
+            pairs += [(number(r, c, 0, k), number(r, c, 1, j)) for j in range(shore)]
+            if r + 1 < rows:
+                pairs.append((number(r, c, 0, k), number(r + 1, c, 0, k)))
+            if c + 1 < columns:
+                pairs.append((number(r, c, 1, k), number(r, c + 1, 1, k)))
+    return pairs
+
+
+def uniform_field(scopes, seed: int = 0, states: int = 2, n: int | None = None, weight: float = 1.0) -> MarkovNetwork:
+    """A field whose log potentials are uniform in [-weight, weight]."""
+    rng = random.Random(seed)
+    n = 1 + max(v for scope in scopes for v in scope) if n is None else n
+    size = sum(states ** len(scope) for scope in scopes)
+    return with_potentials(make_field([states] * n, scopes), [rng.uniform(-weight, weight) for _ in range(size)])
+
+
+def marginal(network: MarkovNetwork, kept) -> np.ndarray:
+    """A field's marginal on some variables, axes in their order: the others are summed out one by one."""
+    tables = [(scope, table) for scope, table in zip(network.scopes, network.tables, strict=True)]
+    left = set(range(len(network.variables))) - set(kept)
+
+    def together(v):
+        return {u for scope, _ in tables if v in scope for u in scope}
+
+    while left:
+        v = min(left, key=lambda u: (len(together(u)), u))
+        left.remove(v)
+        scope = tuple(sorted(together(v)))
+        own = [(s, t) for s, t in tables if v in s]
+        tables = [(s, t) for s, t in tables if v not in s]
+        rest = tuple(u for u in scope if u != v)
+        table = _product(own, scope).sum(axis=scope.index(v))
+        tables.append((rest, table / table.max()))
+    table = _product(tables, tuple(kept))
+    whole = np.broadcast_to(table, [network.cardinalities[v] for v in kept])
+    return whole / whole.sum()
+
+
+def _product(tables, scope):
+    out = np.ones([1] * len(scope))
+    for own, table in tables:
+        order = sorted(range(len(own)), key=lambda k: scope.index(own[k]))
+        shape = [table.shape[own.index(v)] if v in own else 1 for v in scope]
+        out = out * table.transpose(order).reshape(shape)
+    return out
+
+
 class Enumeration:
     """A field's joint states, one by one, and what its log potentials make of them.
 

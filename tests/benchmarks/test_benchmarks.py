@@ -17,7 +17,7 @@ from tasks.projection import Counts, project
 from tasks.reading import Partition, read_partition
 from tasks.scopes import pack_scopes
 from tasks.solving import prepare, random_start
-from tests.benchmarks import acceleration, decomposition, race, reading, scaling, structure
+from tests.benchmarks import acceleration, decomposition, lap, race, reading, scaling, structure
 
 ROWS = 4096
 # Cases that speed is judged by: a fifth of the variables half missing, a tenth of all entries, a fifth hidden.
@@ -109,6 +109,14 @@ def test_acceleration_runs():
     found = acceleration.main(["asia"], 2, 2.0, 1e-4, 500, datasets=2, n_rows=300)
     assert len(found) >= 4
     assert sum(acceleration.shares(found)) == pytest.approx(1)
+
+
+def test_lap_runs(capsys):
+    lap.main([3, 4], 50, ["exact", "dense", "pairwise"], workers=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[3:5] for line in lines[1:]] == [
+        [str(n), kind] for n in (12, 24) for kind in ("exact", "dense", "pairwise")
+    ]
 
 
 def test_structure_runs():
