@@ -153,7 +153,7 @@ def test_a_chain_of_two_thousand_in_linear_time():
         return time.perf_counter() - began
 
     for always in (True, False):
-        # Four times the variables, four times the time; sixteen would be quadratic, on every try. A busy machine is not.
+        # Four times the variables, four times the time; sixteen would be quadratic, on every try.
         assert any(seconds(2000, always) < 9 * seconds(500, always) for _ in range(20))
 
 
