@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.markov import MarkovNetwork
+from tasks.normalised import slots, subsets, to_normalised
 
 Normalised = dict[tuple[int, ...], NDArray[np.float64]]
 
@@ -37,19 +38,12 @@ def normalise(network: MarkovNetwork) -> tuple[Normalised, float]:
     for scope, table in zip(network.scopes, network.tables, strict=True):
         assert table is not None
         with np.errstate(divide="ignore", invalid="ignore"):
-            values = np.log(table)
-            # Axis by axis: the states' difference to the reference; what stays at the reference is a smaller set's.
-            for axis in range(values.ndim):
-                first = values.take([0], axis=axis)
-                rest = values.take(range(1, values.shape[axis]), axis=axis) - first
-                values = np.concatenate([first, rest], axis=axis)
+            values = to_normalised(np.log(table))
             constants.append(float(values[(0,) * values.ndim]))
-            for bits in range(1, 1 << len(scope)):
-                inside = [k for k in range(len(scope)) if bits >> k & 1]
-                part = values[tuple(slice(1, None) if bits >> k & 1 else 0 for k in range(len(scope)))]
+            for inside in subsets(len(scope)):
                 order = sorted(range(len(inside)), key=lambda k: scope[inside[k]])
                 key = tuple(scope[inside[k]] for k in order)
-                part = part.transpose(order)
+                part = values[slots(inside, len(scope))].transpose(order)
                 potentials[key] = potentials[key] + part if key in potentials else part.copy()
     ordered = sorted(potentials, key=lambda key: (len(key), key))
     return {key: potentials[key] for key in ordered if potentials[key].size}, math.fsum(constants)

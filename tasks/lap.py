@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tasks.decomposable import maximal_scopes
 from tasks.markov_graph import Graph
+from tasks.normalised import from_normalised, slots, subsets, to_normalised
 
 AUXILIARIES = ("exact", "dense", "pairwise")
 Scope = tuple[int, ...]
@@ -181,35 +182,6 @@ def make_auxiliaries(system: CliqueSystem, cliques: Sequence[int], kind: str) ->
         by_neighbourhood[variables] = auxiliary.scopes
         found.setdefault((variables, auxiliary.scopes), []).append(q)
     return tuple(Auxiliary(variables, scopes, tuple(own)) for (variables, scopes), own in found.items())
-
-
-def to_normalised(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log potentials by Möbius inversion: an entry holds φ_S of the set S of axes that are not at their first state."""
-    out = table
-    for axis in range(table.ndim):
-        first = out.take([0], axis=axis)
-        with np.errstate(invalid="ignore"):
-            out = np.concatenate([first, out.take(range(1, out.shape[axis]), axis=axis) - first], axis=axis)
-    return out
-
-
-def from_normalised(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The inverse of `to_normalised`."""
-    out = values
-    for axis in range(values.ndim):
-        first = out.take([0], axis=axis)
-        out = np.concatenate([first, out.take(range(1, out.shape[axis]), axis=axis) + first], axis=axis)
-    return out
-
-
-def subsets(n: int) -> list[tuple[int, ...]]:
-    """The non-empty subsets of the numbers below n."""
-    return [tuple(k for k in range(n) if bits >> k & 1) for bits in range(1, 1 << n)]
-
-
-def slots(chosen: Sequence[int], n: int) -> tuple[slice | int, ...]:
-    """Where in an array of n axes a subset's normalised potentials lie."""
-    return tuple(slice(1, None) if k in chosen else 0 for k in range(n))
 
 
 def read_off(clique: Scope, scopes: Sequence[Scope], tables: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ table in memory; with --workers from Parquet, on a cluster of one and of two pro
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
 
@@ -56,8 +57,10 @@ def on_workers(network: MarkovNetwork, table: pa.Table, auxiliary: str) -> None:
     from cluster import connect
 
     with tempfile.TemporaryDirectory() as directory:
-        path = f"{directory}/rows.parquet"
-        pq.write_table(table, path)
+        path = f"{directory}/rows"
+        os.mkdir(path)
+        for k in range(4):
+            pq.write_table(table.slice(k * len(table) // 4, len(table) // 4), f"{path}/{k}.parquet")
         for n in (1, 2):
             with connect("local", n) as client:
                 learn(

@@ -17,14 +17,13 @@ from tasks.jointree import make_jointree
 from tasks.lap import (
     AUXILIARIES,
     CliqueSystem,
-    from_normalised,
     make_auxiliaries,
     make_auxiliary,
     merge_cliques,
     outside_neighbours,
     read_off,
-    to_normalised,
 )
+from tasks.normalised import from_normalised, to_normalised
 from tests.oracle import chimera_pairs, lattice_pairs, make_field, marginal, random_field, uniform_field
 
 
