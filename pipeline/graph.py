@@ -7,7 +7,7 @@ read-partition ──► project (a group of sub-networks) ──► merge-count
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,7 +118,7 @@ def data_pass(
         own = tuple(sub_networks[k] for k in m)
         # Whole rows are kept as they are: no scope narrower than the sub-network would do.
         groups.append(Group(own, pack_scopes(own, 0 if by_row else MAX_ENTRIES), drop_barren, by_row, allowed_bytes))
-    return pass_over_groups(dataset, reading, groups, members, _token(dataset, reading, groups))
+    return pass_over_groups(dataset, reading, groups, members, _token(dataset, reading, groups), by_row=by_row)
 
 
 def pass_over_groups(
@@ -127,39 +127,47 @@ def pass_over_groups(
     groups: Sequence[Any],
     members: tuple[tuple[int, ...], ...],
     token: str,
-    shared: Mapping[Any, Any] | None = None,
+    field: Any = None,
+    by_row: bool = False,
 ) -> DataPass:
-    """Wire the data pass for groups that are there, or for tasks that make them.
+    """Wire the data pass for groups that are there, or for recipes of groups.
 
     Parameters
     ----------
     dataset, reading
         What is read, and how.
-    groups : sequence of Group or task
+    groups : sequence of Group or Recipe
         What is counted together.
     members : tuple of tuple of int
         What each group holds, by number.
     token : str
         Makes the keys this job's own.
-    shared : mapping, optional
-        Keys that the groups' tasks need.
+    field : LocalField, optional
+        What recipes are made from, on each worker that needs them: sent once a worker, where groups would be sent for
+        every part.
+    by_row : bool
+        Whether groups keep whole rows.
     """
-    graph: dict[Any, Any] = {f"reading-{token}": reading, **(shared or {})}
+    graph: dict[Any, Any] = {f"reading-{token}": reading}
     part_keys = dataset.part_keys(token, graph)
     for i, part in enumerate(part_keys):
         graph[("read-partition-" + token, i)] = (read, part, f"reading-{token}")
     prepared, measured = [], []
+    source: tuple[Any, ...] = ()
+    if field is not None:
+        graph[f"field-{token}"] = field
+        source = (f"field-{token}",)
     for g, group in enumerate(groups):
         scopes = f"scopes-{token}-{g}"
         graph[scopes] = group
         level: list[Any] = []
         for i in range(len(part_keys)):
             key = ("project-" + token, g, i)
-            graph[key] = (project, ("read-partition-" + token, i), scopes)
+            graph[key] = (project, ("read-partition-" + token, i), scopes, *source)
             level.append(key)
         merged = _merge_tree(graph, level, merge, "merge-counts-" + token, g)
-        graph[("compile-" + token, g)] = (compile_group, merged, scopes)
-        graph[("measure-" + token, g)] = (sizes, ("compile-" + token, g), scopes)
+        graph[("compile-" + token, g)] = (compile_group, merged, scopes, *source)
+        graph[("measure-" + token, g)] = (sizes, ("compile-" + token, g), by_row)
         prepared.append(("compile-" + token, g))
         measured.append(("measure-" + token, g))
     return DataPass(graph, tuple(prepared), tuple(measured), members)

@@ -25,6 +25,7 @@ from pipeline.local_stages import (
     Conditionals,
     LocalField,
     LocalSettings,
+    Recipe,
     conditional_group,
     conditionals,
     counts_of_factors,
@@ -256,14 +257,13 @@ class LocalLearning:
 
     def data_pass(self, reading: Reading) -> DataPass:
         """Wire the data pass: groups are made from recipes, on the workers."""
-        token = uuid.uuid4().hex
-        self.field_key = f"field-{token}"
-        recipes: list[Any] = []
+        self.token = uuid.uuid4().hex
+        self.recipes = []
         for g, numbers in enumerate(self.chunks):
             make = lap_group if self.is_lap else factor_group if g < self.n_factor_groups else conditional_group
-            recipes.append((make, self.field_key, list(numbers)))
+            self.recipes.append(Recipe(make, tuple(numbers), self.token))
         members = tuple(tuple(numbers) for numbers in self.chunks)
-        return pass_over_groups(self.job.dataset, reading, recipes, members, token, {self.field_key: self.field})
+        return pass_over_groups(self.job.dataset, reading, self.recipes, members, self.token, self.field)
 
     def solve(
         self,
@@ -286,9 +286,9 @@ class LocalLearning:
         order = sorted(range(len(prepared)), key=lambda g: -sum(s.work for s in sizes[g]))
         keys = [("solve-clique-" + token, g) for g in order]
         for key in keys:
-            scopes = ("scopes-" + token, key[1])
-            graph[scopes] = (lap_group, field, list(self.chunks[key[1]]))
-            graph[key] = (solve_lap, prepared[key[1]], scopes, field, settings)
+            recipe = ("recipe-" + token, key[1])
+            graph[recipe] = self.recipes[key[1]]
+            graph[key] = (solve_lap, prepared[key[1]], recipe, field, settings)
         by_group = self.executor.gather(graph, keys, self.progress, "solve-clique")
         solutions: list[CliqueSolution] = [s for group in by_group for s in group]
         read: list[NDArray[np.float64]] = [np.empty(0)] * len(self.system.cliques)

@@ -6,7 +6,9 @@ thousand problems are never arrays on the driver, nor in the graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -75,6 +77,45 @@ class LapGroup(Group):
     """A group of auxiliary problems."""
 
     auxiliaries: tuple[Auxiliary, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A group of local problems that is made where it is needed.
+
+    Attributes
+    ----------
+    make : callable
+        `lap_group`, `factor_group` or `conditional_group`.
+    numbers : tuple of int
+        The cliques, factors or variables.
+    token : str
+        The job's.
+    """
+
+    make: Callable[[LocalField, Sequence[int]], Group]
+    numbers: tuple[int, ...]
+    token: str
+
+    def on(self, field: LocalField) -> Group:
+        """The group; a worker keeps the latest of them."""
+        key = (self.token, self.make.__name__, self.numbers[0])
+        with _lock:
+            if key in _made:
+                _made.move_to_end(key)
+                return _made[key]
+        group = self.make(field, self.numbers)
+        with _lock:
+            _made[key] = group
+            while len(_made) > MAX_GROUPS:
+                _made.popitem(last=False)
+        return group
+
+
+# Groups kept for the next part's task, or for solving: a few megabytes each.
+MAX_GROUPS = 32
+_made: OrderedDict[tuple[str, str, int], Group] = OrderedDict()
+_lock = threading.Lock()
 
 
 def lap_group(field: LocalField, cliques: Sequence[int]) -> LapGroup:
@@ -169,8 +210,10 @@ def _scopes(n: SubNetwork) -> list[tuple[int, ...]]:
     return [tuple(members[a:b]) for a, b in pairwise(ends)]
 
 
-def solve_lap(prepared: Prepared, group: LapGroup, field: LocalField, settings: LocalSettings) -> list[CliqueSolution]:
+def solve_lap(prepared: Prepared, recipe: Recipe, field: LocalField, settings: LocalSettings) -> list[CliqueSolution]:
     """Stage solve-clique: maximum likelihood of each auxiliary field, and what it says of its cliques."""
+    group = recipe.on(field)
+    assert isinstance(group, LapGroup)
     structures = _Structures(field.allowed_bytes)
     weight = float(prepared.total_weight)
     return [

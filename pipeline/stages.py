@@ -50,6 +50,10 @@ class Group:
     by_row: bool
     allowed_bytes: int
 
+    def on(self, field: Any) -> Group:
+        """The group itself; a recipe makes one from a field, see `pipeline.local_stages.Recipe`."""
+        return self
+
 
 @dataclass(frozen=True)
 class TreeTask:
@@ -82,8 +86,9 @@ def read(part: ParquetPart | TablePart, reading: Reading) -> Partition:
     return read_partition(part, reading.columns, reading.weight, reading.missing_tokens)
 
 
-def project(partition: Partition, group: Group) -> Projection:
+def project(partition: Partition, group: Group, field: Any = None) -> Projection:
     """Stage project."""
+    group = group.on(field)
     return project_partition(partition, group.scopes, group.drop_barren, group.by_row)
 
 
@@ -92,17 +97,18 @@ def merge(projections: Sequence[Projection]) -> Projection:
     return merge_projections(projections)
 
 
-def compile_group(projection: Projection, group: Group) -> Prepared:
+def compile_group(projection: Projection, group: Group, field: Any = None) -> Prepared:
     """Stage compile: the elimination programs of a group's instances."""
+    group = group.on(field)
     problems = tuple(
         prepare(s, c, group.allowed_bytes) for s, c in zip(group.sub_networks, projection.counts, strict=True)
     )
     return Prepared(projection.n_rows, projection.total_weight, problems)
 
 
-def sizes(prepared: Prepared, group: Group) -> tuple[int, int | float, tuple[Size, ...]]:
+def sizes(prepared: Prepared, by_row: bool) -> tuple[int, int | float, tuple[Size, ...]]:
     """Stage measure: the little that the driver must know of a group."""
-    return prepared.n_rows, prepared.total_weight, tuple(measure(p, group.by_row) for p in prepared.problems)
+    return prepared.n_rows, prepared.total_weight, tuple(measure(p, by_row) for p in prepared.problems)
 
 
 def solve_bundle(
