@@ -451,7 +451,7 @@ def _learn(job: Job) -> None:
     else:
         print_result(result, job.output)
     if "log_z" in result.report:
-        _note_unbounded(result.report["unbounded"], note)
+        _note_unbounded(result.report, note)
         if not result.converged and "moment_error" in result.report:
             note(
                 f"not converged after {_n(result.report['iterations'], 'iteration')}: moments of data and model differ "
@@ -472,14 +472,16 @@ def _learn(job: Job) -> None:
         raise click.exceptions.Exit(NOT_CONVERGED)
 
 
-def _note_unbounded(unbounded: Mapping[str, int], note: Callable[[str], None]) -> None:
+def _note_unbounded(report: Mapping[str, Any], note: Callable[[str], None]) -> None:
+    unbounded: Mapping[str, int] = report["unbounded"]
+    remedy = "--l2" if report["settings"].get("estimator") == "pseudo-likelihood" else "--l2 or --pseudo-count"
     if unbounded:
         entries = sum(unbounded.values())
         names = list(unbounded)
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         note(
             f"{entries} potential{'s' * (entries > 1)} without an example, of {'; '.join(names[:3])}{more}: their best "
-            "value is minus infinity in logarithms; --l2 or --pseudo-count keeps them finite"
+            f"value is minus infinity in logarithms; {remedy} keeps them finite"
         )
 
 
@@ -550,7 +552,7 @@ def _print_data_terms(records: Sequence[Any]) -> None:
     rest = len(records) - len(largest)
     print_table(
         f"the {len(largest)} sub-networks with most instances; {rest} more" if rest else "sub-networks",
-        ("may miss", "boundary", "instances", "data term"),
+        ("variables", "boundary", "instances", "data term"),
         [(_names(s.variables), _names(s.boundary), s.instances, float(s.log_likelihood)) for s in largest],
     )
 

@@ -234,15 +234,19 @@ def column_names(data: Any, weight: str | None = None) -> tuple[str, ...]:
     if hasattr(data, "columns") or isinstance(data, pa.Table | pa.RecordBatch):
         found = data.schema.names if isinstance(data, pa.Table | pa.RecordBatch) else data.columns
     else:
-        found = pq.read_schema(_open_first(data)).names
+        found = _first_schema(data).names
     return tuple(str(c) for c in found if str(c) != weight)
 
 
-def _open_first(data: Any) -> Any:
+def _first_schema(data: Any) -> pa.Schema:
     import fsspec
 
     _, paths = _find_files(data, ())
-    return fsspec.open(paths[0], "rb").open()
+    try:
+        with fsspec.open(paths[0], "rb") as file:
+            return pq.read_schema(file)
+    except (pa.ArrowInvalid, OSError) as cause:
+        raise BadInputError(f"{paths[0]}: can't be read as Parquet ({' '.join(str(cause).split())})") from cause
 
 
 def observability(dataset: Dataset, scans: Sequence[PartitionScan] | None = None) -> Observability:

@@ -79,6 +79,12 @@ def check_local(job: Job, options: Options) -> MarkovNetwork:
         )
     missing = [*job.observability.partly_observed, *job.observability.hidden]
     shown = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
+    if job.observability.hidden:
+        shown = ", ".join(job.observability.hidden[:4])
+        raise BadInputError(
+            f"estimator {estimator!r}: expected values of every variable, found none of {shown}: local counts "
+            "say nothing of a hidden variable; use --estimator exact"
+        )
     if missing and estimator == "pseudo-likelihood":
         raise BadInputError(
             f"estimator {estimator!r}: expected complete data, found values missing of {shown}: a conditional "
@@ -88,12 +94,6 @@ def check_local(job: Job, options: Options) -> MarkovNetwork:
         raise BadInputError(
             f"estimator 'lap': expected complete data, found values missing of {shown}: its guarantees are for "
             "complete data; --on-missing em runs EM inside each local problem (experimental), or use --estimator exact"
-        )
-    if job.observability.hidden:
-        shown = ", ".join(job.observability.hidden[:4])
-        raise BadInputError(
-            f"estimator 'lap': expected values of every variable, found none of {shown}: local counts "
-            "say nothing of a hidden variable; use --estimator exact"
         )
     for name, given in (
         ("l2", options.l2 and estimator == "lap"),

@@ -488,3 +488,10 @@ def test_too_many_states(threads, tmp_path):
     executor.allowed_bytes = 10_000
     with pytest.raises(TooLargeError, match=r"a part of 5,000 rows with 2 columns needs .* write smaller row groups"):
         learn_structure(table, columns=["a", "b"])
+
+
+def test_a_file_that_is_no_parquet_is_one_line(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b\n1,2\n")
+    with pytest.raises(BadInputError, match=r"rows\.csv: can't be read as Parquet"):
+        learn_structure(str(file))
