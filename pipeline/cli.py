@@ -57,6 +57,26 @@ def _exit_status() -> Iterator[None]:
         _end(FAILED, f"{what} (DASK_PGM_TRACEBACK=1 shows the traceback)")
 
 
+@contextmanager
+def _interrupts_are_heard() -> Iterator[None]:
+    """Ctrl-C in the midst of a callback of the garbage collector would be printed and forgotten: send it again."""
+    before = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        if unraisable.exc_type is KeyboardInterrupt:
+            import _thread
+
+            _thread.interrupt_main()
+        else:
+            before(unraisable)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
 def _end(status: int, message: str) -> None:
     click.echo(f"error: {' '.join(message.split())}", err=True)
     raise click.exceptions.Exit(status)
@@ -70,7 +90,7 @@ class _Group(click.Group):
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _exit_status():
+        with _exit_status(), _interrupts_are_heard():
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
