@@ -4,7 +4,7 @@
 
 Both use the data pass of every other job; only what is counted differs, and is made on the workers. LAP's problems are
 solved where they were counted, and only what each says of its cliques comes back. Pseudo-likelihood is one objective:
-its terms stay on the workers, the optimiser sits here, or all goes to one worker where that is faster.
+its terms stay on the workers, the optimiser sits here.
 """
 
 from __future__ import annotations
